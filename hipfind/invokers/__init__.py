@@ -1,0 +1,1 @@
+"""Solutions as data (steps on named buffers) and the invokers that run them on a device."""

@@ -1,0 +1,1 @@
+"""Sources of device code and their specs: ``hip/*.hip`` (portable C++) and, where matrix cores matter, Triton."""

@@ -1,0 +1,152 @@
+// One source, three compilers: hiprtc or clang for AMD, NVRTC for NVIDIA, any C++17 compiler for the host.
+//
+// A kernel is written as a loop over independent work items:
+//
+//     HF_KERNEL(scale, const elem_t* x, elem_t* y, ScaleParams p) {
+//         HF_FOR_ITEMS(i) y[i] = store<elem_t>(load(x[i]) * acc_t(p.alpha));
+//     }
+//
+// On a GPU the items are dealt to threads in a grid-stride loop, so any item count fits any grid. On the host the
+// caller gives a sub-range to each of its threads. Parameters that are not pointers come as one struct by value, made
+// of int64 and double fields only, in that order, at least three fields.
+//
+// The compiler is told by a definition who it is: HF_HOST, HF_HIP or HF_CUDA; ELEM names the element type
+// (fp32, fp16, bf16, fp64). No C or C++ library is used.
+#pragma once
+
+#if !defined(HF_HOST) && !defined(HF_HIP) && !defined(HF_CUDA)
+#error "define one of HF_HOST, HF_HIP, HF_CUDA"
+#endif
+#ifndef HF_BLOCK
+#define HF_BLOCK 256
+#endif
+
+typedef long long int64;
+typedef unsigned int uint32;
+typedef unsigned short uint16;
+
+#if defined(HF_HOST)
+#define HF_DEVICE static inline
+#define HF_RESTRICT __restrict__
+#define HF_KERNEL(name, ...) extern "C" void name(int64 hf_begin, int64 hf_end, __VA_ARGS__)
+#define HF_FOR_ITEMS(i) for (int64 i = hf_begin; i < hf_end; ++i)
+#elif defined(HF_HIP)
+// Compiled without hip_runtime.h: ids come from the compiler's builtins.
+#define HF_DEVICE static inline __attribute__((device))
+#define HF_RESTRICT __restrict__
+#define HF_KERNEL(name, ...)                                                                                   \
+    extern "C" __attribute__((global)) __attribute__((amdgpu_flat_work_group_size(1, HF_BLOCK))) void name(    \
+        int64 hf_items, __VA_ARGS__)
+#define HF_FOR_ITEMS(i)                                                                                        \
+    for (int64 i = int64(__builtin_amdgcn_workgroup_id_x()) * HF_BLOCK + __builtin_amdgcn_workitem_id_x();     \
+         i < hf_items; i += int64(__builtin_amdgcn_grid_size_x()))
+#else
+#define HF_DEVICE static inline __device__
+#define HF_RESTRICT __restrict__
+#define HF_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(HF_BLOCK) name(int64 hf_items, __VA_ARGS__)
+#define HF_FOR_ITEMS(i)                                                                                        \
+    for (int64 i = int64(blockIdx.x) * HF_BLOCK + threadIdx.x; i < hf_items; i += int64(gridDim.x) * HF_BLOCK)
+#endif
+
+typedef float fp32;
+typedef double fp64;
+struct bf16 {
+    uint16 bits;
+};
+struct fp16 {
+    uint16 bits;
+};
+
+HF_DEVICE uint32 bits_of(float value) {
+    uint32 bits;
+    __builtin_memcpy(&bits, &value, 4);
+    return bits;
+}
+
+HF_DEVICE float float_of(uint32 bits) {
+    float value;
+    __builtin_memcpy(&value, &bits, 4);
+    return value;
+}
+
+// load: element to the type that sums are kept in.
+HF_DEVICE float load(fp32 value) { return value; }
+HF_DEVICE double load(fp64 value) { return value; }
+HF_DEVICE float load(bf16 value) { return float_of(uint32(value.bits) << 16); }
+
+#if defined(HF_CUDA)
+HF_DEVICE float load(fp16 value) {
+    float result;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(result) : "h"(value.bits));
+    return result;
+}
+HF_DEVICE uint16 half_bits(float value) {
+    uint16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
+    return result;
+}
+#elif defined(HF_HIP) || defined(__FLT16_MANT_DIG__)
+HF_DEVICE float load(fp16 value) {
+    _Float16 half;
+    __builtin_memcpy(&half, &value.bits, 2);
+    return float(half);
+}
+HF_DEVICE uint16 half_bits(float value) {
+    _Float16 half = _Float16(value);
+    uint16 bits;
+    __builtin_memcpy(&bits, &half, 2);
+    return bits;
+}
+#else
+// Host compilers without _Float16: exact conversions by arithmetic on the bits. Multiplying by 2^112 moves the
+// exponent's bias from 15 to 127 and makes subnormals right as well.
+HF_DEVICE float load(fp16 value) {
+    uint32 magnitude = uint32(value.bits & 0x7fff) << 13;
+    uint32 sign = uint32(value.bits & 0x8000) << 16;
+    float scaled = float_of(magnitude) * 0x1p112f;
+    uint32 special = (value.bits & 0x7c00) == 0x7c00 ? 0x7f800000u | magnitude : bits_of(scaled);
+    return float_of(special | sign);
+}
+HF_DEVICE uint16 half_bits(float value) {
+    uint32 bits = bits_of(value), sign = (bits >> 16) & 0x8000, magnitude = bits & 0x7fffffff;
+    if (magnitude > 0x7f800000) return uint16(sign | 0x7e00);
+    if (magnitude >= 0x477ff000) return uint16(sign | 0x7c00);
+    if (magnitude < 0x38800000) {  // result is subnormal: adding 0.5 aligns and rounds the mantissa
+        float aligned = float_of(magnitude) + 0.5f;
+        return uint16(sign | (bits_of(aligned) - bits_of(0.5f)));
+    }
+    uint32 rounded = magnitude + 0xfff + ((magnitude >> 13) & 1);
+    return uint16(sign | ((rounded - 0x38000000) >> 13));
+}
+#endif
+
+// store: sum to element, rounded to nearest even.
+HF_DEVICE void put(fp32& element, float value) { element = value; }
+HF_DEVICE void put(fp64& element, double value) { element = value; }
+HF_DEVICE void put(fp16& element, float value) { element.bits = half_bits(value); }
+HF_DEVICE void put(bf16& element, float value) {
+    uint32 bits = bits_of(value);
+    uint32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+    bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
+    element.bits = uint16(is_nan ? (bits >> 16) | 0x40 : rounded);
+}
+template <typename Element, typename Sum>
+HF_DEVICE Element store(Sum value) {
+    Element element;
+    put(element, value);
+    return element;
+}
+
+template <typename T>
+struct Accumulator {
+    typedef float type;
+};
+template <>
+struct Accumulator<fp64> {
+    typedef double type;
+};
+
+#ifdef ELEM
+typedef ELEM elem_t;
+typedef Accumulator<elem_t>::type acc_t;
+#endif

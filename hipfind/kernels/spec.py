@@ -1,0 +1,75 @@
+"""What solvers hand to a device: a kernel by source and entry, a matrix product by numbers. Plain frozen data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import hashlib
+import pathlib
+
+from hipfind.problem.dtypes import DType
+
+HIP_SOURCES = pathlib.Path(__file__).parent / "hip"
+PORTABLE_HEADER = "portable.h"
+
+
+@dataclasses.dataclass(frozen=True)
+class KernelSpec:
+    """One entry point of one portable source, with its compile-time definitions.
+
+    ``source`` is a file name under kernels/hip, ``entry`` the function's name, ``defines`` (name, value) pairs.
+    Sizes are run-time parameters, so one binary serves every shape.
+    """
+
+    source: str
+    entry: str
+    defines: tuple[tuple[str, str], ...] = ()
+
+    @functools.cached_property
+    def content_hash(self) -> str:
+        """SHA-256 over the source, the portable header, the entry and the definitions: the identity of the code."""
+        digest = hashlib.sha256()
+        for name in (PORTABLE_HEADER, self.source):
+            digest.update((HIP_SOURCES / name).read_bytes())
+        digest.update(repr((self.entry, self.defines)).encode())
+        return digest.hexdigest()
+
+
+@dataclasses.dataclass(frozen=True)
+class GemmSpec:
+    """A (strided-batched) product on row-major matrices: ``C = alpha * op(A) @ op(B) + beta * C``.
+
+    op(A) is [m, k], op(B) is [k, n], C is [m, n]; ``trans_a`` means that A lies in memory as [k, m]. ``lda``, ``ldb``,
+    ``ldc`` are row strides of the stored matrices in elements, ``stride_*`` the distance of batch entries in elements
+    (0: the same matrix for all). A and B have ``dtype``, C has ``dtype_c``; sums are kept in fp32 for 16-bit types.
+    With beta 0 the former contents of C are never read.
+    """
+
+    m: int
+    n: int
+    k: int
+    dtype: DType
+    dtype_c: DType
+    lda: int
+    ldb: int
+    ldc: int
+    trans_a: bool = False
+    trans_b: bool = False
+    batch: int = 1
+    stride_a: int = 0
+    stride_b: int = 0
+    stride_c: int = 0
+    alpha: float = 1.0
+    beta: float = 0.0
+
+    @property
+    def flops(self) -> int:
+        return 2 * self.batch * self.m * self.n * self.k
+
+    @property
+    def min_bytes(self) -> int:
+        """Bytes read and written when every matrix moves once (shared batch operands count once)."""
+        a = self.m * self.k * (self.batch if self.stride_a else 1)
+        b = self.k * self.n * (self.batch if self.stride_b else 1)
+        c = self.m * self.n * self.batch * (2 if self.beta else 1)
+        return (a + b) * self.dtype.itemsize + c * self.dtype_c.itemsize

@@ -1,0 +1,97 @@
+"""What every operation's problem offers, so that find, plans and the perf DB work for any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from hipfind.problem.tensor import TensorDescriptor
+
+Float64Array = npt.NDArray[np.float64]
+
+
+class Problem(Protocol):
+    """A frozen, hashable description of one operation on tensors; no device, no data.
+
+    Tensors are known by role names ("x", "w", "y" for a convolution). ``inputs`` lists the roles that are read, in the
+    order in which a plan takes its arrays; ``output`` is the one role that is written.
+    """
+
+    @property
+    def operation(self) -> str:
+        """Kind of operation, e.g. "conv": solvers declare which one they solve."""
+        ...
+
+    @property
+    def direction(self) -> str:
+        """"fwd", "bwd" or "wrw"."""
+        ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def output(self) -> str: ...
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """All role names in the fixed order in which invokers number their buffers."""
+        ...
+
+    def tensor(self, role: str) -> TensorDescriptor:
+        """Descriptor of the tensor in this role."""
+        ...
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing is summed or nothing is written (a batch of 0): the answer is trivial."""
+        ...
+
+    @property
+    def flops(self) -> int:
+        """Operations of the direct algorithm (2 a multiply-add)."""
+        ...
+
+    @property
+    def min_bytes(self) -> int:
+        """Bytes that must move at least: every input read once, the output written once."""
+        ...
+
+    @property
+    def reads_output(self) -> bool:
+        """True when the result also depends on the output's former contents (beta is not 0)."""
+        ...
+
+    def canonical(self) -> Problem:
+        """The problem that solvers see and the perf DB stores. Two problems with one answer share it."""
+        ...
+
+    def canonical_roles(self) -> Mapping[str, str]:
+        """This problem's role -> the canonical problem's role for the same array."""
+        ...
+
+    def key(self) -> str:
+        """Complete key: two problems that may need different answers never share one."""
+        ...
+
+    def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
+        """The right result in float64 by the definition of the operation.
+
+        ``arrays``: role -> array of any float dtype, in logical shape; the output role is needed when
+        ``reads_output``. Returns the output in logical shape.
+        """
+        ...
+
+    def reference_at(
+        self, arrays: Mapping[str, npt.NDArray[np.generic]], indices: npt.NDArray[np.int64]
+    ) -> Float64Array:
+        """The right result in float64 at some output positions; ``indices`` has shape [points, output rank]."""
+        ...
+
+    @property
+    def reduction_length(self) -> int:
+        """How many products are summed into one output element at most; tolerances grow with it."""
+        ...

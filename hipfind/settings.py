@@ -1,0 +1,185 @@
+"""Every HIPFIND_* environment variable: typed, documented, read once, and overridable for a block of code.
+
+The environment is read at first use. ``override`` changes values for the current context (thread or task) only, so
+two threads may work with different settings; ``reload`` reads the environment again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import dataclasses
+import difflib
+import os
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from hipfind.errors import SettingError
+
+FIND_MODES = {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5}
+VERIFY_MODES = ("first", "off", "always")
+
+
+def _text(value: str) -> str:
+    return value.strip()
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.replace(",", ";").split(";") if part.strip())
+
+
+def _flag(value: str) -> bool:
+    lowered = value.strip().lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("", "0", "false", "no", "off"):
+        return False
+    raise ValueError("1 or 0")
+
+
+def _count(value: str) -> int:
+    try:
+        number = int(value)
+    except ValueError:
+        raise ValueError("a whole number of 0 or more") from None
+    if number < 0:
+        raise ValueError("a whole number of 0 or more")
+    return number
+
+
+def parse_find_mode(value: str) -> str:
+    """Name of a find mode from its name (any case) or MIOpen's number, e.g. ``"3"`` -> ``"HYBRID"``."""
+    name = value.strip().upper()
+    for known, number in FIND_MODES.items():
+        if name in (known, str(number)):
+            return known
+    raise ValueError("one of " + ", ".join(f"{name} ({number})" for name, number in FIND_MODES.items()))
+
+
+def _verify(value: str) -> str:
+    name = value.strip().lower()
+    if name not in VERIFY_MODES:
+        raise ValueError("one of " + ", ".join(VERIFY_MODES))
+    return name
+
+
+def _setting(env: str, default: Any, parse: Callable[[str], Any], help: str) -> Any:
+    return dataclasses.field(default=default, metadata={"env": env, "parse": parse, "help": help})
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    """The values in force. One field a variable; the field's metadata holds its name, parser and help text."""
+
+    device: str = _setting(
+        "HIPFIND_DEVICE", "", _text, "Default device, e.g. host, hip, cuda, hip:1. Empty: the first that works."
+    )
+    user_db_path: str = _setting(
+        "HIPFIND_USER_DB_PATH",
+        "",
+        str,
+        "User perf DB: a file, or a directory that holds hipfind.db. Empty: the user's data directory.",
+    )
+    disable_user_db: bool = _setting(
+        "HIPFIND_DISABLE_USER_DB", False, _flag, "1: keep results in memory only; no perf DB file is opened."
+    )
+    cache_dir: str = _setting(
+        "HIPFIND_CACHE_DIR", "", str, "Directory of compiled kernels. Empty: the user's cache directory."
+    )
+    find_mode: str = _setting(
+        "HIPFIND_FIND_MODE",
+        "DYNAMIC_HYBRID",
+        parse_find_mode,
+        "Find mode by MIOpen's name or number: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5.",
+    )
+    find_only_solver: tuple[str, ...] = _setting(
+        "HIPFIND_FIND_ONLY_SOLVER", (), _names, "Only these solver ids are candidates (separated by ; or ,)."
+    )
+    disable_solver: tuple[str, ...] = _setting(
+        "HIPFIND_DISABLE_SOLVER", (), _names, "These solver ids are never candidates (separated by ; or ,)."
+    )
+    verify: str = _setting(
+        "HIPFIND_VERIFY",
+        "first",
+        _verify,
+        "When Find checks a candidate's output: first (before its first win on this machine), always, off.",
+    )
+    find_time_limit_ms: int = _setting(
+        "HIPFIND_FIND_TIME_LIMIT_MS",
+        60000,
+        _count,
+        "Time that one Find may spend measuring, in ms; every candidate is run at least once. 0: no limit.",
+    )
+    host_threads: int = _setting(
+        "HIPFIND_HOST_THREADS", 0, _count, "Threads of the host device's kernels. 0: all cores this process may use."
+    )
+
+
+def fields() -> tuple[dataclasses.Field[Any], ...]:
+    """The settings' dataclass fields in order of definition (name, default, metadata: env, parse, help)."""
+    return dataclasses.fields(Settings)
+
+
+def from_environment(environ: Mapping[str, str]) -> Settings:
+    """Settings read from ``environ``. Raises SettingError for a value that is not legal; warns about unknown names."""
+    known = {field.metadata["env"]: field for field in fields()}
+    values: dict[str, Any] = {}
+    for name in environ:
+        if not name.startswith("HIPFIND_"):
+            continue
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            hint = f"did you mean {close[0]}?" if close else "docs/settings.md lists the known ones"
+            warnings.warn(f"unknown setting {name} in the environment is ignored; {hint}", UserWarning, stacklevel=2)
+            continue
+        values[known[name].name] = _parse(known[name], environ[name])
+    return Settings(**values)
+
+
+def _parse(field: dataclasses.Field[Any], value: str) -> Any:
+    try:
+        return field.metadata["parse"](value)
+    except ValueError as error:
+        raise SettingError(f"{field.metadata['env']} must be {error}", got=value) from None
+
+
+_base: Settings | None = None
+_override: contextvars.ContextVar[Settings | None] = contextvars.ContextVar("hipfind_settings", default=None)
+
+
+def current() -> Settings:
+    """The settings in force here: an override of this context, else the environment's as first read."""
+    global _base
+    overridden = _override.get()
+    if overridden is not None:
+        return overridden
+    if _base is None:
+        _base = from_environment(os.environ)
+    return _base
+
+
+def reload() -> Settings:
+    """Read the environment again; returns the new settings."""
+    global _base
+    _base = from_environment(os.environ)
+    return _base
+
+
+@contextlib.contextmanager
+def override(**values: Any) -> Iterator[Settings]:
+    """Change settings for a block: ``with settings.override(find_mode="normal"):``.
+
+    Values are given as in the environment (text) or already typed. Raises SettingError for unknown names.
+    """
+    by_name = {field.name: field for field in fields()}
+    parsed: dict[str, Any] = {}
+    for name, value in values.items():
+        if name not in by_name:
+            raise SettingError("unknown setting", got=name, remedy="known: " + ", ".join(by_name))
+        parsed[name] = _parse(by_name[name], value) if isinstance(value, str) else value
+    token = _override.set(dataclasses.replace(current(), **parsed))
+    try:
+        yield current()
+    finally:
+        _override.reset(token)
