@@ -7,8 +7,8 @@
 //     }
 //
 // On a GPU the items are dealt to threads in a grid-stride loop, so any item count fits any grid. On the host the
-// caller gives a sub-range to each of its threads. Parameters that are not pointers come as one struct by value, made
-// of int64 and double fields only, in that order, at least three fields.
+// caller gives a sub-range to each of its threads. Arguments are pointers first; what is not a pointer comes last, as
+// one struct by value made of int64 and double fields only.
 //
 // The compiler is told by a definition who it is: HF_HOST, HF_HIP or HF_CUDA; ELEM names the element type
 // (fp32, fp16, bf16, fp64). No C or C++ library is used.
