@@ -1,0 +1,167 @@
+"""Plans: the best known solution of a problem, built, to be called with arrays as often as one likes."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from hipfind.device.arrays import ArrayRef, array_ref, empty_like_kind
+from hipfind.errors import (
+    ArrayError,
+    CompileError,
+    DeviceError,
+    NoSolutionError,
+    NotApplicableError,
+    WorkspaceError,
+)
+from hipfind.find.engine import find
+from hipfind.find.immediate import answer
+from hipfind.find.report import Choice
+from hipfind.find.session import Session
+from hipfind.invokers.invoker import Invoker, build
+from hipfind.invokers.workspace import WorkspacePool
+from hipfind.problem.base import Problem
+
+_log = logging.getLogger("hipfind.find")
+
+
+class Plan:
+    """A built solution for one problem on one device. Reusable and thread-safe.
+
+    Call it with the problem's inputs in order: fwd ``plan(x, w)``, bwd ``plan(dy, w)``, wrw ``plan(dy, x)``. ``out`` is
+    the array to write (made when None, of the inputs' kind); with beta not 0 it must be given. ``workspace`` is a
+    byte buffer of at least ``workspace_bytes`` (from a pool when None). ``stream`` is a device stream handle.
+    """
+
+    def __init__(self, problem: Problem, session: Session, choice: Choice, invoker: Invoker) -> None:
+        self.problem = problem
+        self.choice = choice
+        self._device = session.device
+        self._invoker = invoker
+        self._pool = WorkspacePool(session.device)
+        roles = problem.roles
+        self._slots = [roles.index(role) for role in problem.inputs]
+        self._output_slot = roles.index(problem.output)
+        mapping = problem.canonical_roles()
+        canonical = problem.canonical().roles
+        self._permutation = [list(mapping.values()).index(role) for role in canonical]
+        self._is_permuted = self._permutation != list(range(len(canonical)))
+        self._inputs = [(role, problem.tensor(role)) for role in problem.inputs]
+        self._output = problem.tensor(problem.output)
+
+    @property
+    def solver_id(self) -> str:
+        return self.choice.solver_id
+
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes that ``workspace`` must have at least."""
+        return self._invoker.workspace_bytes
+
+    def __repr__(self) -> str:
+        return f"<Plan {self.solver_id} ({self.choice.source.value}) for {self.problem.key()} on {self._device.name}>"
+
+    def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: int = 0) -> Any:
+        """Run; returns the output array. Raises ArrayError for an array that does not fit, WorkspaceError."""
+        if len(inputs) != len(self._inputs):
+            names = ", ".join(role for role, _ in self._inputs)
+            raise ArrayError(f"a {self.problem.direction} plan takes {len(self._inputs)} arrays: {names}",
+                             got=f"{len(inputs)}")  # fmt: skip
+        addresses = [0, 0, 0]
+        for slot, array, (role, descriptor) in zip(self._slots, inputs, self._inputs, strict=True):
+            addresses[slot] = array_ref(array, descriptor, self._device.name, role).address
+        if out is None:
+            if self.problem.reads_output:
+                raise ArrayError("with beta not 0 the output must be given", got="out=None", remedy="pass out=")
+            out = empty_like_kind(inputs[0], self._output)
+        written = array_ref(out, self._output, self._device.name, self.problem.output)
+        if written.is_readonly:
+            raise ArrayError("the output array must be writable", got="a read-only array")
+        addresses[self._output_slot] = written.address
+        if self._is_permuted:
+            addresses = [addresses[index] for index in self._permutation]
+        self._run(addresses, workspace, stream)
+        return out
+
+    def _run(self, addresses: list[int], workspace: Any, stream: int) -> None:
+        needed = self._invoker.workspace_bytes
+        if not needed:
+            addresses.append(0)
+            self._invoker.run(addresses, stream)
+        elif workspace is not None:
+            addresses.append(_workspace_address(workspace, needed, self._device.name))
+            self._invoker.run(addresses, stream)
+        else:
+            with self._pool.borrow(needed, stream) as memory:
+                addresses.append(memory.address)
+                self._invoker.run(addresses, stream)
+
+
+def _workspace_address(workspace: Any, needed: int, device: str) -> int:
+    ref: ArrayRef = array_ref(workspace, None, device, "workspace")
+    if ref.nbytes < needed:
+        raise WorkspaceError(f"this plan needs a workspace of {needed} bytes", got=f"{ref.nbytes}")
+    return ref.address
+
+
+def make_plan(
+    problem: Problem,
+    session: Session,
+    *,
+    mode: str | None = None,
+    solver: str | None = None,
+    workspace_limit: int | None = None,
+) -> Plan:
+    """Plan with the best known solution: immediate mode's first choice that builds, or a Find's winner with ``mode``.
+
+    ``solver`` forces one by id. Plans are kept per session. Raises NoSolutionError, NotApplicableError,
+    UnknownSolverError.
+    """
+    key = (problem, solver, workspace_limit)
+    if mode is None:
+        kept: Plan | None = session.plans.get(key)
+        if kept is not None:
+            return kept
+    made = _build_first(problem, session, _choices(problem, session, mode, solver, workspace_limit))
+    session.plans.put(key, made)
+    return made
+
+
+def _choices(
+    problem: Problem, session: Session, mode: str | None, solver: str | None, workspace_limit: int | None
+) -> Sequence[Choice]:
+    if solver is None:
+        if mode is not None:
+            return find(problem, session, mode=mode, workspace_limit=workspace_limit).results
+        return answer(problem, session, workspace_limit).choices
+    canonical, target = problem.canonical(), session.device.target
+    forced = session.registry.get(solver)
+    applicability = forced.IsApplicable(target, canonical)
+    if not applicability:
+        raise NotApplicableError(f"{solver} cannot solve this problem: {applicability}", got=canonical.key())
+    known = [one for one in answer(problem, session).choices if one.solver_id == solver]
+    if known:
+        return known
+    from hipfind.find.report import Source
+
+    workspace = forced.GetWorkspaceSize(target, canonical)
+    return [Choice(solver, forced.GetExpectedTime(target, canonical), workspace, Source.WTI)]
+
+
+def _build_first(problem: Problem, session: Session, choices: Sequence[Choice]) -> Plan:
+    canonical = problem.canonical()
+    failures: list[str] = []
+    for choice in choices:
+        solver = session.registry.get(choice.solver_id)
+        solution = solver.GetSolution(session.device.target, canonical)
+        try:
+            invoker = build(solution, session.device, canonical.roles)
+        except (CompileError, DeviceError) as error:
+            _log.warning("%s does not build and is passed over: %s", choice.solver_id, error)
+            failures.append(f"{choice.solver_id}: {error}")
+            continue
+        _log.info("plan problem=%s solver=%s source=%s", problem.key(), choice.solver_id, choice.source.value)
+        return Plan(problem, session, choice, invoker)
+    reason = "; ".join(failures) or "no solver applies (hipfind explain shows each one's reason)"
+    raise NoSolutionError(f"no solution for this problem on {session.device.name}: {reason}", got=problem.key())

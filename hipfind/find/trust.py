@@ -1,0 +1,83 @@
+"""Which records of the perf DB count: same environment, same solver version, same kernel sources."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+
+from hipfind.find.candidates import Standing
+from hipfind.find.report import Outcome
+from hipfind.find.session import Session
+from hipfind.perfdb.records import StoredFind
+from hipfind.problem.base import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class Known:
+    """A record that is trusted."""
+
+    solver_id: str
+    outcome: Outcome
+    reason: str
+    time_ms: float | None
+    spread_ms: float
+    samples: int
+    config: str
+    verified: bool
+
+    @property
+    def won(self) -> bool:
+        return self.outcome is Outcome.WON
+
+    @property
+    def is_usable(self) -> bool:
+        return self.outcome in (Outcome.WON, Outcome.LOST) and self.time_ms is not None
+
+
+def known_records(
+    problem: Problem, session: Session, standings: Mapping[str, Standing]
+) -> tuple[dict[str, Known], tuple[str, ...]]:
+    """Trusted records of the problem by solver id, and a note for each kind of record that was not trusted.
+
+    Records of solvers that are unknown or do not apply any more are passed over.
+    """
+    lookup = session.db.lookup(problem.key(), session.device.target.key, session.environment)
+    known: dict[str, Known] = {}
+    outdated: list[str] = []
+    for stored in lookup.trusted:
+        standing = standings.get(stored.record.solver_id)
+        if standing is None:
+            continue
+        if not _is_current(stored, standing, problem, session):
+            outdated.append(stored.record.solver_id)
+            continue
+        record = _known(stored)
+        if record is not None:
+            known[record.solver_id] = record
+    notes: list[str] = []
+    if lookup.stale:
+        notes.append(
+            f"{len(lookup.stale)} record(s) from another environment (driver, BLAS, compiler or CPU) were not used"
+        )
+    if outdated:
+        notes.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
+    return known, tuple(notes)
+
+
+def _is_current(stored: StoredFind, standing: Standing, problem: Problem, session: Session) -> bool:
+    record = stored.record
+    if record.solver_version != standing.solver.version:
+        return False
+    return record.source_hash == standing.solver.GetSolution(session.device.target, problem).source_hash
+
+
+def _known(stored: StoredFind) -> Known | None:
+    record = stored.record
+    try:
+        outcome = Outcome[record.outcome.upper()]
+    except KeyError:  # written by a newer hipfind
+        return None
+    return Known(
+        record.solver_id, outcome, record.detail, record.time_ms, record.spread_ms, record.samples, record.config,
+        record.verified,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Ranks candidates without running them. Knows numbers only: no solver, no device, no DB."""
