@@ -48,6 +48,11 @@ typedef unsigned short uint16;
     for (int64 i = int64(blockIdx.x) * HF_BLOCK + threadIdx.x; i < hf_items; i += int64(gridDim.x) * HF_BLOCK)
 #endif
 
+// Quotient of numbers that are not negative. 64-bit division is slow, most of all on GPUs; most indices fit 32 bits.
+HF_DEVICE int64 quotient(int64 a, int64 b) {
+    return ((a | b) >> 32) == 0 ? int64(uint32(a) / uint32(b)) : a / b;
+}
+
 typedef float fp32;
 typedef double fp64;
 struct bf16 {
