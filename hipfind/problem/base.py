@@ -27,7 +27,7 @@ class Problem(Protocol):
 
     @property
     def direction(self) -> str:
-        """"fwd", "bwd" or "wrw"."""
+        """ "fwd", "bwd" or "wrw"."""
         ...
 
     @property

@@ -15,14 +15,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from hipfind.errors import ProblemError
 from hipfind.problem import conv_rules as rules
 from hipfind.problem.base import Float64Array
 from hipfind.problem.dtypes import DType
-from hipfind.problem.tensor import LAYOUTS, TensorDescriptor
+from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, whole_numbers
 
-DIRECTIONS = ("fwd", "bwd", "wrw")
-MODES = ("convolution", "transpose")
+DIRECTIONS = rules.DIRECTIONS
+MODES = rules.MODES
 _INPUTS = {"fwd": ("x", "w"), "bwd": ("y", "w"), "wrw": ("y", "x")}
 _OUTPUT = {"fwd": "y", "bwd": "x", "wrw": "w"}
 
@@ -57,6 +56,8 @@ class ConvProblem:
 
     def __post_init__(self) -> None:
         rules.check(self)
+        object.__setattr__(self, "alpha", rules.number("alpha", self.alpha))
+        object.__setattr__(self, "beta", rules.number("beta", self.beta))
         layouts = rules.joint_layouts(self.x, self.w, self.y)
         for role, layout in zip("xwy", layouts, strict=True):
             object.__setattr__(self, role, self.tensor(role).canonical(layout))
@@ -97,6 +98,7 @@ class ConvProblem:
         all, or a sequence for x, w, y. Raises ProblemError saying which rule is broken, by what value.
         """
         direction, mode = str(direction), rules.mode_name(str(mode))
+        (group_count,) = whole_numbers("groups", (groups,))
         x_lengths, w_lengths = rules.lengths_of("x", x), rules.lengths_of("w", w)
         ndim = len(x_lengths) - 2
         steps = rules.per_axis("stride", stride, ndim)
@@ -105,26 +107,26 @@ class ConvProblem:
         if y is None:
             extra = rules.per_axis("output_padding", output_padding, ndim)
             y_lengths = rules.output_lengths(
-                x_lengths, w_lengths, steps, begin, end, dilations, groups=groups, mode=mode, output_padding=extra
+                x_lengths, w_lengths, steps, begin, end, dilations, groups=group_count, mode=mode, output_padding=extra
             )
         else:
             y_lengths = rules.lengths_of("y", y)
         hint = rules.layout_names(layout, ndim)
-        dtypes = rules.dtype_triple(dtype)
-        tensors = [
-            TensorDescriptor(one, lengths, tuple(int(s) for s in strides))
-            if strides is not None
-            else TensorDescriptor.packed(lengths, one, name)
+        tensors = (
+            TensorDescriptor.packed(lengths, one, name)
+            if strides is None
+            else TensorDescriptor(one, lengths, whole_numbers("strides", strides))
             for one, lengths, name, strides in zip(
-                dtypes,
+                rules.dtype_triple(dtype),
                 (x_lengths, w_lengths, y_lengths),
                 hint,
                 (x_strides, w_strides, y_strides),
                 strict=True,
             )
-        ]
+        )
+        x_tensor, w_tensor, y_tensor = tensors
         return cls(
-            direction, *tensors, steps, begin, end, dilations, int(groups), mode, float(alpha), float(beta),
+            direction, x_tensor, w_tensor, y_tensor, steps, begin, end, dilations, group_count, mode, alpha, beta,
             bool(deterministic), str(compute), hint if x_strides is w_strides is y_strides is None else None,
         )  # fmt: skip
 
@@ -210,9 +212,7 @@ class ConvProblem:
             return self
         direction = {"fwd": "bwd", "bwd": "fwd", "wrw": "wrw"}[self.direction]
         hint = None if self.layout_hint is None else (self.layout_hint[2], self.layout_hint[1], self.layout_hint[0])
-        return dataclasses.replace(
-            self, direction=direction, x=self.y, y=self.x, mode="convolution", layout_hint=hint
-        )
+        return dataclasses.replace(self, direction=direction, x=self.y, y=self.x, mode="convolution", layout_hint=hint)
 
     def canonical_roles(self) -> Mapping[str, str]:
         if self.mode == "convolution":

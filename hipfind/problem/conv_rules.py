@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from hipfind.errors import ProblemError
 from hipfind.problem.dtypes import DType
-from hipfind.problem.tensor import LAYOUTS, TensorDescriptor
+from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, whole_numbers
 
 if TYPE_CHECKING:
     from hipfind.problem.conv import ConvProblem
 
+DIRECTIONS = ("fwd", "bwd", "wrw")
+MODES = ("convolution", "transpose")
 _COMPUTE = ("", "tf32")
 
 
 def lengths_of(name: str, values: Sequence[int]) -> tuple[int, ...]:
     """Lengths as a tuple of ints; 4 or 5 of them."""
-    lengths = _whole(name, values)
+    lengths = whole_numbers(name, values)
     if len(lengths) not in (4, 5):
         raise ProblemError(f"{name} needs 4 lengths (N, C, H, W) or 5 (N, C, D, H, W)", got=f"{name}={lengths}")
     return lengths
@@ -26,11 +29,11 @@ def lengths_of(name: str, values: Sequence[int]) -> tuple[int, ...]:
 def per_axis(name: str, value: int | Sequence[int], ndim: int) -> tuple[int, ...]:
     """One number an axis from one number or a sequence."""
     if isinstance(value, Sequence):
-        numbers = _whole(name, value)
+        numbers = whole_numbers(name, value)
         if len(numbers) != ndim:
             raise ProblemError(f"{name} needs one number, or {ndim} for {ndim} spatial dimensions", got=f"{value}")
         return numbers
-    return _whole(name, (value,)) * ndim
+    return whole_numbers(name, (value,)) * ndim
 
 
 def pads(name: str, value: int | Sequence[Any], ndim: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -39,14 +42,14 @@ def pads(name: str, value: int | Sequence[Any], ndim: int) -> tuple[tuple[int, .
         both = per_axis(name, value, ndim)
         return both, both
     if len(value) == ndim and all(isinstance(pair, Sequence) for pair in value):
-        pairs = [_whole(name, pair) for pair in value]
+        pairs = [whole_numbers(name, pair) for pair in value]
         if all(len(pair) == 2 for pair in pairs):
             return tuple(pair[0] for pair in pairs), tuple(pair[1] for pair in pairs)
     elif len(value) == ndim:
-        both = _whole(name, value)
+        both = whole_numbers(name, value)
         return both, both
     elif len(value) == 2 * ndim:
-        flat = _whole(name, value)
+        flat = whole_numbers(name, value)
         return flat[0::2], flat[1::2]
     raise ProblemError(
         f"{name} needs one number, {ndim} numbers, or a (begin, end) pair for each of {ndim} axes", got=f"{value}"
@@ -56,17 +59,28 @@ def pads(name: str, value: int | Sequence[Any], ndim: int) -> tuple[tuple[int, .
 def mode_name(mode: str) -> str:
     """ "convolution" or "transpose", also from MIOpenDriver's "conv" and "trans"."""
     name = {"conv": "convolution", "trans": "transpose"}.get(mode, mode)
-    if name not in ("convolution", "transpose"):
-        raise ProblemError("unknown mode", got=mode, remedy="legal: convolution, transpose")
+    if name not in MODES:
+        raise ProblemError("unknown mode", got=mode, remedy="legal: " + ", ".join(MODES))
     return name
+
+
+def number(name: str, value: object) -> float:
+    """``value`` as a finite float; -0.0 becomes 0.0, so that equal problems have equal text."""
+    try:
+        scale = float(value) + 0.0  # type: ignore[arg-type]  # whatever float() takes, its errors are caught
+    except (TypeError, ValueError, OverflowError):
+        scale = math.nan
+    if not math.isfinite(scale):
+        raise ProblemError(f"{name} must be a finite number", got=f"{value!r}")
+    return scale
 
 
 def layout_names(layout: str | Sequence[str], ndim: int) -> tuple[str, str, str]:
     """Layout of x, w, y from one name, three names, or "" (channel-first)."""
-    names = (layout,) * 3 if isinstance(layout, str) else tuple(layout)
+    names = layout if isinstance(layout, (list, tuple)) else (layout,) * 3
     if len(names) != 3:
         raise ProblemError("layout is one name, or three for x, w, y", got=f"{layout}")
-    filled = tuple((name or LAYOUTS[ndim][0]).upper() for name in names)
+    filled = tuple(str(name or LAYOUTS[ndim][0]).upper() for name in names)
     for name in filled:
         if name not in LAYOUTS[ndim]:
             raise ProblemError(
@@ -102,6 +116,7 @@ def output_lengths(
         raise ProblemError("x and w need the same number of dimensions", got=f"x={x}, w={w}")
     _check_positive(stride, "stride", 1)
     _check_positive(dilation, "dilation", 1)
+    _check_output_padding(output_padding, stride, mode)
     extents = []
     for axis, (size, taps) in enumerate(zip(x[2:], w[2:], strict=True)):
         reach = dilation[axis] * (taps - 1) + 1
@@ -137,8 +152,8 @@ def joint_layouts(x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor)
 
 def check(problem: ConvProblem) -> None:
     """Raise ProblemError for the first rule that the problem breaks."""
-    if problem.direction not in ("fwd", "bwd", "wrw"):
-        raise ProblemError("unknown direction", got=problem.direction, remedy="legal: fwd, bwd, wrw")
+    if problem.direction not in DIRECTIONS:
+        raise ProblemError("unknown direction", got=problem.direction, remedy="legal: " + ", ".join(DIRECTIONS))
     mode_name(problem.mode)
     if problem.compute not in _COMPUTE:
         raise ProblemError("unknown compute type", got=problem.compute, remedy='legal: "" (the usual one), "tf32"')
@@ -158,14 +173,14 @@ def check(problem: ConvProblem) -> None:
 
 def _check_dtypes(problem: ConvProblem) -> None:
     kinds = (problem.x.dtype, problem.w.dtype, problem.y.dtype)
-    if len(set(kinds)) == 1 and (kinds[0].is_float or kinds[0] is DType.INT8):
+    if len(set(kinds)) == 1 and kinds[0].is_float:
         return
     is_int8 = kinds[:2] == (DType.INT8, DType.INT8) and kinds[2] in (DType.INT8, DType.INT32, DType.FP32)
-    if problem.direction == "fwd" and is_int8:
+    if is_int8 and problem.direction == "fwd" and problem.mode == "convolution":
         return
     raise ProblemError(
         "x, w and y must have the same float dtype (or int8 in and int8, int32 or fp32 out, forward only)",
-        got=f"x {kinds[0].value}, w {kinds[1].value}, y {kinds[2].value}",
+        got=f"x {kinds[0].value}, w {kinds[1].value}, y {kinds[2].value}, {problem.direction} {problem.mode}",
     )
 
 
@@ -229,16 +244,16 @@ def _check_extents(problem: ConvProblem) -> None:
             )
 
 
+def _check_output_padding(output_padding: tuple[int, ...], stride: tuple[int, ...], mode: str) -> None:
+    if mode != "transpose" and any(output_padding):
+        raise ProblemError("output_padding needs mode transpose", got=f"{output_padding}")
+    if any(extra < 0 or extra >= step for extra, step in zip(output_padding, stride, strict=True)):
+        raise ProblemError(
+            "output_padding must be 0 or more and less than the stride on every axis",
+            got=f"output_padding {output_padding}, stride {stride}",
+        )
+
+
 def _check_positive(values: Sequence[int], name: str, least: int) -> None:
     if any(value < least for value in values):
         raise ProblemError(f"{name} must be {least} or more on every axis", got=f"{tuple(values)}")
-
-
-def _whole(name: str, values: Sequence[Any]) -> tuple[int, ...]:
-    try:
-        numbers = tuple(int(value) for value in values)
-        if any(number != value for number, value in zip(numbers, values, strict=True)):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ProblemError(f"{name} must be whole numbers", got=f"{values!r}") from None
-    return numbers

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import enum
+from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 
 from hipfind.errors import ProblemError
 
@@ -31,7 +31,7 @@ class DType(enum.Enum):
         return _SIZES[self]
 
     @property
-    def numpy(self) -> npt.DTypeLike:
+    def numpy(self) -> np.dtype[Any]:
         """The numpy dtype (ml_dtypes' for bf16)."""
         return _NUMPY[self]
 
@@ -64,7 +64,7 @@ class DType(enum.Enum):
 
 
 _SIZES = {DType.FP64: 8, DType.FP32: 4, DType.FP16: 2, DType.BF16: 2, DType.INT8: 1, DType.INT32: 4}
-_NUMPY = {
+_NUMPY: dict[DType, np.dtype[Any]] = {
     DType.FP64: np.dtype(np.float64),
     DType.FP32: np.dtype(np.float32),
     DType.FP16: np.dtype(np.float16),

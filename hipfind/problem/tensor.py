@@ -15,6 +15,21 @@ from hipfind.problem.dtypes import DType
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
 """Packed layouts by number of spatial dimensions, channel-first before channel-last."""
+_INNERMOST_FIRST = {
+    name: tuple(names[0].index(axis) for axis in reversed(name)) for names in LAYOUTS.values() for name in names
+}
+
+
+def whole_numbers(name: str, values: Sequence[Any]) -> tuple[int, ...]:
+    """``values`` as Python ints. Raises ProblemError, naming ``name``, for what is not a sequence of whole numbers."""
+    try:
+        numbers = tuple(int(value) for value in values)
+        exact = all(number == value for number, value in zip(numbers, values, strict=True))
+    except (TypeError, ValueError, OverflowError):
+        exact = False
+    if not exact:
+        raise ProblemError(f"{name} must be whole numbers", got=f"{values!r}")
+    return numbers
 
 
 def packed_strides(lengths: Sequence[int], layout: str) -> tuple[int, ...]:
@@ -22,18 +37,16 @@ def packed_strides(lengths: Sequence[int], layout: str) -> tuple[int, ...]:
 
     Raises ProblemError for a layout that is not one of LAYOUTS or has another rank.
     """
-    logical = LAYOUTS.get(len(lengths) - 2, ("",))[0]
-    if sorted(layout) != sorted(logical) or layout not in LAYOUTS[len(lengths) - 2]:
+    if layout not in LAYOUTS.get(len(lengths) - 2, ()):
         legal = ", ".join(name for names in LAYOUTS.values() for name in names)
         raise ProblemError(
             f"unknown layout for a tensor of {len(lengths)} dimensions", got=layout, remedy=f"legal: {legal}"
         )
     strides = [0] * len(lengths)
     step = 1
-    for axis in reversed(layout):
-        index = logical.index(axis)
-        strides[index] = step
-        step *= max(lengths[index], 1)
+    for axis in _INNERMOST_FIRST[layout]:
+        strides[axis] = step
+        step *= lengths[axis] or 1
     return tuple(strides)
 
 
@@ -68,7 +81,7 @@ class TensorDescriptor:
     @classmethod
     def packed(cls, lengths: Sequence[int], dtype: object = "fp32", layout: str = "") -> TensorDescriptor:
         """A packed tensor; ``layout`` "" means channel-first. Raises ProblemError for an unknown dtype or layout."""
-        sizes = _whole_numbers("lengths", lengths)
+        sizes = whole_numbers("lengths", lengths)
         if len(sizes) not in (4, 5):
             raise ProblemError("a tensor has 4 dimensions (N, C, H, W) or 5 (N, C, D, H, W)", got=f"lengths {sizes}")
         name = layout or LAYOUTS[len(sizes) - 2][0]
@@ -129,9 +142,10 @@ class TensorDescriptor:
     def canonical(self, layout: str) -> TensorDescriptor:
         """The same memory with the strides of length-1 axes set by rule: the layout's, or 1 when ``layout`` is ""."""
         if layout:
-            return dataclasses.replace(self, strides=packed_strides(self.lengths, layout))
-        strides = tuple(1 if length == 1 else s for length, s in zip(self.lengths, self.strides, strict=True))
-        return dataclasses.replace(self, strides=strides)
+            strides = packed_strides(self.lengths, layout)
+        else:
+            strides = tuple(1 if length == 1 else s for length, s in zip(self.lengths, self.strides, strict=True))
+        return self if strides == self.strides else dataclasses.replace(self, strides=strides)
 
     def overlaps_itself(self) -> bool:
         """True when two indices may address one element (a broadcast or a sliding window): not legal for outputs.
@@ -147,13 +161,3 @@ class TensorDescriptor:
                 return True
             reach += stride * (length - 1)
         return False
-
-
-def _whole_numbers(what: str, values: Sequence[int]) -> tuple[int, ...]:
-    try:
-        numbers = tuple(int(value) for value in values)
-        if any(number != value for number, value in zip(numbers, values, strict=True)):
-            raise ValueError
-    except (TypeError, ValueError):
-        raise ProblemError(f"{what} must be whole numbers", got=repr(values)) from None
-    return numbers
