@@ -65,7 +65,7 @@ def test_a_clock_ramp_neither_drops_nor_promotes() -> None:
 def test_noise_smaller_than_the_difference_does_not_hide_the_winner() -> None:
     """B90: fifteen candidates at 1.00 +- 0.05 and one at 0.90."""
     wins = 0
-    for trial in range(200):
+    for trial in range(100):
         rng, clock = random.Random(trial), Clock()
 
         def noisy(mean: float, rng: random.Random = rng) -> Callable[[float], float]:
@@ -75,7 +75,7 @@ def test_noise_smaller_than_the_difference_does_not_hide_the_winner() -> None:
         race(runners, clock, seed=trial)
         fastest = min(runners, key=lambda runner: runner.median_ms)
         wins += fastest.solver_id == "best"
-    assert wins >= 198
+    assert wins >= 99
 
 
 def test_equal_candidates_tie_and_different_ones_do_not() -> None:

@@ -1,0 +1,1 @@
+"""Measurements against peers. Run by hand, never by the tests; results lie under results/."""
