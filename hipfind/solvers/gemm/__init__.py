@@ -1,0 +1,1 @@
+"""Convolutions as matrix products, by MIOpen's GEMM solvers."""
