@@ -12,6 +12,7 @@ from hipfind.problem.dtypes import DType
 from hipfind.solvers.geometry import sizes_of
 from hipfind.target import Target
 
+_HOST_BLOCK = 2048  # sums that a host thread keeps in its nearest cache
 _BITS = {2: "uint16", 4: "uint32", 8: "int64"}
 
 
@@ -32,13 +33,16 @@ def im2col_step(target: Target, problem: ConvProblem, image: Operand, columns: O
 def col2im_step(target: Target, problem: ConvProblem, columns: Operand, image: Operand, images: int = 1) -> KernelStep:
     """Sum of ``images`` stacked columns [C * taps, output positions] into as many channel-first images of dx."""
     sizes = sizes_of(problem)
-    width = problem.in_spatial[-1]
-    segment, segments = _segments(target, width)
+    height, width = problem.in_spatial[-2:]
+    block = _HOST_BLOCK if target.is_host else 1
+    columns_wide = min(width, block)
+    lines_high = min(height, block // columns_wide)
+    blocks = -(-height // lines_high) * -(-width // columns_wide)
     return KernelStep(
-        KernelSpec("col2im.hip", "col2im", (("ELEM", problem.dtype.value),)),
+        KernelSpec("col2im.hip", "col2im", (("ELEM", problem.dtype.value), ("BLOCK", str(block)))),
         (columns, image),
-        (*_window(problem), segment, segments),
-        items=images * sizes.x_image // width * segments,
+        (*_window(problem), lines_high, columns_wide),
+        items=images * sizes.x_image // (height * width) * blocks,
         flops=images * sizes.columns,
         bytes=images * (sizes.x_image + sizes.columns) * sizes.itemsize,
     )

@@ -62,15 +62,21 @@ struct fp16 {
     uint16 bits;
 };
 
+#if defined(HF_CUDA)
+#define HF_COPY_BITS memcpy  // NVRTC knows it without a header, but not the builtin
+#else
+#define HF_COPY_BITS __builtin_memcpy
+#endif
+
 HF_DEVICE uint32 bits_of(float value) {
     uint32 bits;
-    __builtin_memcpy(&bits, &value, 4);
+    HF_COPY_BITS(&bits, &value, 4);
     return bits;
 }
 
 HF_DEVICE float float_of(uint32 bits) {
     float value;
-    __builtin_memcpy(&value, &bits, 4);
+    HF_COPY_BITS(&value, &bits, 4);
     return value;
 }
 
@@ -93,13 +99,13 @@ HF_DEVICE uint16 half_bits(float value) {
 #elif defined(HF_HIP) || defined(__FLT16_MANT_DIG__)
 HF_DEVICE float load(fp16 value) {
     _Float16 half;
-    __builtin_memcpy(&half, &value.bits, 2);
+    HF_COPY_BITS(&half, &value.bits, 2);
     return float(half);
 }
 HF_DEVICE uint16 half_bits(float value) {
     _Float16 half = _Float16(value);
     uint16 bits;
-    __builtin_memcpy(&bits, &half, 2);
+    HF_COPY_BITS(&bits, &half, 2);
     return bits;
 }
 #else
