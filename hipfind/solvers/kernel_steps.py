@@ -31,7 +31,10 @@ def im2col_step(target: Target, problem: ConvProblem, image: Operand, columns: O
 
 
 def col2im_step(target: Target, problem: ConvProblem, columns: Operand, image: Operand, images: int = 1) -> KernelStep:
-    """Sum of ``images`` stacked columns [C * taps, output positions] into as many channel-first images of dx."""
+    """Sum of ``images`` stacked columns [C * taps, output positions] into as many channel-first images of dx.
+
+    The columns have the type ``column_dtype``.
+    """
     sizes = sizes_of(problem)
     height, width = problem.in_spatial[-2:]
     block = _HOST_BLOCK if target.is_host else 1
@@ -44,8 +47,13 @@ def col2im_step(target: Target, problem: ConvProblem, columns: Operand, image: O
         (*_window(problem), lines_high, columns_wide),
         items=images * sizes.x_image // (height * width) * blocks,
         flops=images * sizes.columns,
-        bytes=images * (sizes.x_image + sizes.columns) * sizes.itemsize,
+        bytes=images * (sizes.x_image * sizes.itemsize + sizes.columns * column_dtype(problem.dtype).itemsize),
     )
+
+
+def column_dtype(dtype: DType) -> DType:
+    """Type of the columns that col2im sums up: fp32 for 16-bit types, so that a gradient is rounded only once."""
+    return DType.FP32 if dtype.is_half else dtype
 
 
 def copy_step(

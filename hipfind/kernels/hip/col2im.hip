@@ -1,5 +1,6 @@
-// The transpose of im2col, as a gather: every image element sums the columns that im2col copied it to, in fp32 (fp64
-// for fp64) and in a fixed order, without atomics; each element is written once, so nothing has to be cleared.
+// The transpose of im2col, as a gather: every image element sums the columns that im2col copied it to, in a fixed
+// order, without atomics; each element is written once, so nothing has to be cleared. Columns and sums are fp32 (fp64
+// for fp64), so that a 16-bit gradient is rounded once.
 //   image[n, c, id, ih, iw] = sum of columns[n, (c, z, y, x), (od, oh, ow)]
 // over all taps (z, y, x) and outputs with id = od*sd - pd + z*dd, ih = oh*sh - ph + y*dh, iw = ow*sw - pw + x*dw.
 //
@@ -33,7 +34,7 @@ HF_DEVICE Range outputs(int64 begin, int64 end, int64 shift, int64 stride, int64
     return range;
 }
 
-HF_KERNEL(col2im, const elem_t* HF_RESTRICT columns, elem_t* HF_RESTRICT image, Col2ImParams p) {
+HF_KERNEL(col2im, const acc_t* HF_RESTRICT columns, elem_t* HF_RESTRICT image, Col2ImParams p) {
     const int64 across = quotient(p.width + p.block_columns - 1, p.block_columns);
     const int64 down = quotient(p.height + p.block_lines - 1, p.block_lines);
     HF_FOR_ITEMS(item) {
@@ -54,15 +55,15 @@ HF_KERNEL(col2im, const elem_t* HF_RESTRICT columns, elem_t* HF_RESTRICT image, 
                 for (int64 x = 0; x < p.filter_width; ++x) {
                     const Range w = outputs(left, right, x * p.dilation_w - p.pad_w, p.stride_w, p.out_width);
                     const int64 row = ((channel * p.filter_depth + z) * p.filter_height + y) * p.filter_width + x;
-                    const elem_t* source = columns + (row * p.out_depth + d.first) * p.out_height * p.out_width;
+                    const acc_t* source = columns + (row * p.out_depth + d.first) * p.out_height * p.out_width;
                     for (int64 oh = h.first; oh <= h.last; ++oh) {
-                        const elem_t* line = source + oh * p.out_width;
+                        const acc_t* line = source + oh * p.out_width;
                         const int64 start = (oh * p.stride_h + h.shift - top) * width + w.shift - left;
                         if (p.stride_w == 1) {
-                            for (int64 ow = w.first; ow <= w.last; ++ow) sums[place(start + ow)] += load(line[ow]);
+                            for (int64 ow = w.first; ow <= w.last; ++ow) sums[place(start + ow)] += line[ow];
                         } else {
                             for (int64 ow = w.first; ow <= w.last; ++ow)
-                                sums[place(start + ow * p.stride_w)] += load(line[ow]);
+                                sums[place(start + ow * p.stride_w)] += line[ow];
                         }
                     }
                 }

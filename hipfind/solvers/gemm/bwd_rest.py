@@ -3,10 +3,11 @@
 Point output (see is_point_output): dx[N, C*taps] = dy[N, K] w, one product, no workspace, channel-first and
 channel-last. One output position but a larger image, channel-first: the same product into the workspace, then one
 col2im over all images. Otherwise, channel-first, image by image: P[C*taps, O] = w^T dy[n], a batch over groups, then
-dx[n] = col2im(P). col2im is a gather, so dx is never cleared. Leaves to the 1x1 solvers what they do without it.
+dx[n] = col2im(P). col2im is a gather, so dx is never cleared; P is fp32 for 16-bit types, so dx is rounded once. Leaves
+to the 1x1 solvers what they do without it.
 
-Source: MIOpen, src/solver/conv/gemm_bwd.cpp (GemmBwdRest); point output is rocm-libraries PR #10912, without its test
-that the stride equals the filter, and with its scatter for 2D too.
+Source: MIOpen, src/solver/conv/gemm_bwd.cpp (GemmBwdRest), which rounds P to the type of dx; point output is
+rocm-libraries PR #10912, without its test that the stride equals the filter, and with its scatter for 2D too.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
+from hipfind.problem.dtypes import DType
 from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
 from hipfind.solvers.gemm.bwd_1x1_stride1 import GemmBwd1x1_stride1
 from hipfind.solvers.gemm.bwd_1x1_stride2 import GemmBwd1x1_stride2
 from hipfind.solvers.gemm.products import Stack, batched, repeated
 from hipfind.solvers.geometry import is_point_output, sizes_of
-from hipfind.solvers.kernel_steps import col2im_step
+from hipfind.solvers.kernel_steps import col2im_step, column_dtype
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
@@ -46,15 +48,15 @@ class GemmBwdRest(Solver[ConvProblem]):
             return 0
         sizes = sizes_of(problem)
         images = sizes.n if _has_one_position(problem) else 1
-        return images * sizes.columns * sizes.itemsize
+        return images * sizes.columns * column_dtype(problem.dtype).itemsize
 
     def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
         if is_point_output(problem):
-            steps: tuple[Step, ...] = (_all_images(problem, Operand("x")),)
+            steps: tuple[Step, ...] = (_all_images(problem, Operand("x"), problem.dtype),)
         elif _has_one_position(problem):
             columns = Operand(WORKSPACE)
             scatter = col2im_step(target, problem, columns, Operand("x"), images=problem.n)
-            steps = (_all_images(problem, columns), scatter)
+            steps = (_all_images(problem, columns, column_dtype(problem.dtype)), scatter)
         else:
             steps = _image_by_image(target, problem)
         return self.solution(target, problem, steps)
@@ -64,10 +66,10 @@ def _has_one_position(problem: ConvProblem) -> bool:
     return problem.groups == 1 and sizes_of(problem).output == 1
 
 
-def _all_images(problem: ConvProblem, to: Operand) -> GemmStep:
+def _all_images(problem: ConvProblem, to: Operand, dtype: DType) -> GemmStep:
     sizes = sizes_of(problem)
     gemm = GemmSpec(
-        m=sizes.n, n=sizes.row, k=sizes.k, dtype=problem.dtype, dtype_c=problem.dtype,
+        m=sizes.n, n=sizes.row, k=sizes.k, dtype=problem.dtype, dtype_c=dtype,
         lda=sizes.k, ldb=sizes.row, ldc=sizes.row,
     )  # fmt: skip
     return GemmStep(gemm, Operand("y"), Operand("w"), to)
@@ -79,7 +81,7 @@ def _image_by_image(target: Target, problem: ConvProblem) -> tuple[Step, ...]:
     y_image = Operand("y", advance=sizes.y_image * sizes.itemsize)
     columns = Operand(WORKSPACE)
     gemm = GemmSpec(
-        m=sizes.row, n=sizes.output, k=sizes.k_group, dtype=problem.dtype, dtype_c=problem.dtype,
+        m=sizes.row, n=sizes.output, k=sizes.k_group, dtype=problem.dtype, dtype_c=column_dtype(problem.dtype),
         lda=sizes.row, ldb=sizes.output, ldc=sizes.output, trans_a=True,
     )  # fmt: skip
     groups = Stack(sizes.groups, a=sizes.w_group, b=sizes.k_group * sizes.output, c=sizes.row * sizes.output)

@@ -1,0 +1,78 @@
+"""Proof on paper that a solution's steps stay inside their buffers: offsets, advances and extents against sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from hipfind.invokers.solution import Solution
+from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, Operand, flat
+from hipfind.problem.base import Problem
+
+_ITEMSIZE = {"fp64": 8, "int64": 8, "fp32": 4, "uint32": 4, "fp16": 2, "bf16": 2, "uint16": 2}
+
+
+def assert_inside(problem: Problem, solution: Solution) -> None:
+    """Every byte that a step touches, in every loop iteration, lies in its buffer, on a boundary of its element.
+
+    Exact for GEMMs, clears and the shared kernels; of other kernels only the operands' starts are known.
+    """
+    room = {role: problem.tensor(role).span_bytes for role in problem.roles}
+    room[WORKSPACE] = solution.workspace_bytes
+    for count, step in flat(solution.steps):
+        for operand, extent, itemsize in _extents(step):
+            assert operand.offset >= 0 and operand.advance >= 0, f"{operand} runs backwards"
+            assert operand.offset % itemsize == 0 and operand.advance % itemsize == 0, f"{operand} splits elements"
+            end = operand.offset + operand.advance * (count - 1) + extent
+            assert end <= room[operand.buffer], f"{operand} ends at {end} of {room[operand.buffer]} in {step}"
+
+
+def _extents(step: KernelStep | GemmStep | ClearStep) -> Iterator[tuple[Operand, int, int]]:
+    """Operands with the bytes that they reach and their element's size."""
+    if isinstance(step, ClearStep):
+        yield step.target, step.nbytes, 1
+    elif isinstance(step, GemmStep):
+        yield from _gemm_extents(step)
+    else:
+        yield from _kernel_extents(step)
+
+
+def _gemm_extents(step: GemmStep) -> Iterator[tuple[Operand, int, int]]:
+    gemm = step.gemm
+    a_rows, a_columns = (gemm.k, gemm.m) if gemm.trans_a else (gemm.m, gemm.k)
+    b_rows, b_columns = (gemm.n, gemm.k) if gemm.trans_b else (gemm.k, gemm.n)
+    for operand, rows, columns, row_stride, distance, dtype in (
+        (step.a, a_rows, a_columns, gemm.lda, gemm.stride_a, gemm.dtype),
+        (step.b, b_rows, b_columns, gemm.ldb, gemm.stride_b, gemm.dtype),
+        (step.c, gemm.m, gemm.n, gemm.ldc, gemm.stride_c, gemm.dtype_c),
+    ):
+        assert row_stride >= columns, f"rows of {operand} overlap in {gemm}"
+        reach = (gemm.batch - 1) * distance + (rows - 1) * row_stride + columns
+        yield operand, reach * dtype.itemsize, dtype.itemsize
+
+
+def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
+    itemsize = _ITEMSIZE[dict(step.kernel.defines)["ELEM"]]
+    numbers = [int(value) for value in step.params]
+    if step.kernel.entry == "cast_from_fp32":
+        sizes = [(step.items, 4), (step.items, itemsize)]
+    elif step.kernel.entry in ("im2col", "col2im"):
+        image, taps, outputs = (math.prod(numbers[start : start + 3]) for start in (0, 3, 6))
+        if step.kernel.entry == "im2col":
+            channels = step.items // (taps * numbers[-1])
+            sizes = [(channels * image, itemsize), (channels * taps * outputs, itemsize)]
+        else:
+            blocks = math.prod(-(-extent // block) for extent, block in zip(numbers[1:3], numbers[-2:], strict=True))
+            channels = step.items // (numbers[0] * blocks)
+            sizes = [(channels * taps * outputs, max(itemsize, 4)), (channels * image, itemsize)]
+    elif step.kernel.entry == "strided_copy":
+        lengths = [step.items // (numbers[0] * numbers[1] * numbers[-1]), *numbers[:3]]
+        sizes = [(_reach(lengths, strides), itemsize) for strides in (numbers[3:7], numbers[7:11])]
+    else:
+        sizes = [(1, itemsize)] * len(step.operands)
+    for operand, (elements, size) in zip(step.operands, sizes, strict=True):
+        yield operand, elements * size, size
+
+
+def _reach(lengths: list[int], strides: list[int]) -> int:
+    return 1 + sum((length - 1) * stride for length, stride in zip(lengths, strides, strict=True))
