@@ -96,7 +96,7 @@ HF_DEVICE uint16 half_bits(float value) {
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result) : "f"(value));
     return result;
 }
-#elif defined(HF_HIP) || defined(__FLT16_MANT_DIG__)
+#elif (defined(HF_HIP) || defined(__FLT16_MANT_DIG__)) && !defined(HF_HALF_BY_BITS)
 HF_DEVICE float load(fp16 value) {
     _Float16 half;
     HF_COPY_BITS(&half, &value.bits, 2);
@@ -109,8 +109,8 @@ HF_DEVICE uint16 half_bits(float value) {
     return bits;
 }
 #else
-// Host compilers without _Float16: exact conversions by arithmetic on the bits. Multiplying by 2^112 moves the
-// exponent's bias from 15 to 127 and makes subnormals right as well.
+// Host compilers without _Float16 (HF_HALF_BY_BITS asks for this branch anywhere): exact conversions by arithmetic on
+// the bits. Multiplying by 2^112 moves the exponent's bias from 15 to 127 and makes subnormals right as well.
 HF_DEVICE float load(fp16 value) {
     uint32 magnitude = uint32(value.bits & 0x7fff) << 13;
     uint32 sign = uint32(value.bits & 0x8000) << 16;
