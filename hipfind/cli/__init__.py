@@ -1,0 +1,1 @@
+"""The command line: click commands, one file each, over the Python API."""

@@ -1,0 +1,95 @@
+"""``hipfind explain``: every solver of a problem, whether it applies or why not, and what it is expected to cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from hipfind.cli import text
+from hipfind.cli.options import device_option, json_option, problem_options
+from hipfind.cli.output import print_json
+from hipfind.cli.table import Column, print_table
+from hipfind.find import api
+from hipfind.find.report import Explanation
+from hipfind.find.session import session_for
+from hipfind.problem.conv import ConvProblem
+from hipfind.target import Target
+
+_COLUMNS = (
+    Column("Solver"),
+    Column("Applicable", wraps=True),
+    Column("WTI", right=True),
+    Column("Expected ms", right=True),
+    Column("Workspace", right=True),
+    Column("Dynamic", leave_out=2),
+    Column("Algorithm", leave_out=1),
+    Column("DB record"),
+)
+
+
+@click.command("explain")
+@problem_options
+@device_option
+@json_option
+def explain(problems: Sequence[ConvProblem], device: str | None, as_json: bool) -> None:
+    """Explain every solver's part in a convolution: applicable or the reason why not, estimate, workspace, DB record.
+
+    Above the table stands what the problem costs at least on this device: its operations and bytes, and the time
+    below which no solver can get (the floor). WTI is the expected fraction of the device's peak.
+    """
+    target = session_for(device).device.target
+    rows = [(problem, _cost(problem, target), api.explain(problem, device)) for problem in problems]
+    if as_json:
+        print_json(
+            [
+                {"problem": problem.key(), "target": target.key, **cost, "solvers": [one.to_dict() for one in found]}
+                for problem, cost, found in rows
+            ]
+        )
+        return
+    for problem, cost, found in rows:
+        _print_cost(problem, target, cost)
+        print_table(_COLUMNS, [_row(one) for one in found])
+        click.echo()
+
+
+def _cost(problem: ConvProblem, target: Target) -> dict[str, Any]:
+    """The problem's operations, bytes and roofline floor on this target."""
+    dtype = problem.tensor(problem.output).dtype.value
+    compute_ms = problem.flops / target.peak(dtype) * 1e3
+    memory_ms = problem.min_bytes / (target.bandwidth_gbs * 1e9) * 1e3
+    return {
+        "flops": problem.flops,
+        "min_bytes": problem.min_bytes,
+        "compute_floor_ms": compute_ms,
+        "memory_floor_ms": memory_ms,
+        "floor_ms": max(compute_ms, memory_ms),
+    }
+
+
+def _print_cost(problem: ConvProblem, target: Target, cost: dict[str, Any]) -> None:
+    dtype = problem.tensor(problem.output).dtype.value
+    bound = "arithmetic" if cost["compute_floor_ms"] >= cost["memory_floor_ms"] else "memory"
+    peak, bandwidth = target.peak(dtype) / 1e12, target.bandwidth_gbs
+    click.echo(f"problem     {problem.key()}")
+    click.echo(f"device      {target.name} ({target.key}): {peak:.3g} TFLOP/s {dtype}, {bandwidth:.3g} GB/s")
+    click.echo(f"arithmetic  {cost['flops'] / 1e9:.4g} GFLOP, {text.ms(cost['compute_floor_ms'])} ms at peak")
+    click.echo(f"memory      {text.size(cost['min_bytes'])}, {text.ms(cost['memory_floor_ms'])} ms at full bandwidth")
+    click.echo(f"floor       {text.ms(cost['floor_ms'])} ms, bound by {bound}")
+    click.echo()
+
+
+def _row(one: Explanation) -> list[str]:
+    record = f"{one.record}, {text.ms(one.recorded_ms)} ms" if one.recorded_ms is not None else one.record
+    return [
+        one.solver_id,
+        (f"yes ({one.reason})" if one.reason else "yes") if one.applicable else f"no: {one.reason}",
+        "-" if one.wti is None else "unknown" if one.wti < 0 else f"{one.wti:.3g}",
+        text.ms(one.expected_ms),
+        text.size(one.workspace_bytes),
+        "-" if one.dynamic is None else "yes" if one.dynamic else "no",
+        one.algorithm,
+        record or "-",
+    ]

@@ -1,0 +1,138 @@
+"""``hipfind find``: measure every candidate of a problem and keep the winner."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+
+import click
+
+from hipfind import settings
+from hipfind.cli import text
+from hipfind.cli.exits import FAILED, complain
+from hipfind.cli.options import (
+    device_option,
+    find_mode_option,
+    json_option,
+    problem_options,
+    workspace_limit_option,
+)
+from hipfind.cli.output import print_json
+from hipfind.cli.progress import find_progress
+from hipfind.cli.table import Column, print_table
+from hipfind.find import api
+from hipfind.find.report import Candidate, FindReport, Outcome
+from hipfind.problem.conv import ConvProblem
+
+_COLUMNS = (
+    Column("Solver"),
+    Column("Outcome", wraps=True),
+    Column("Time ms", right=True),
+    Column("Samples", right=True, leave_out=1),
+    Column("Workspace", right=True),
+    Column("Expected ms", right=True, leave_out=2),
+    Column("Source", leave_out=3),
+)
+
+
+@click.command("find")
+@problem_options
+@find_mode_option
+@workspace_limit_option
+@click.option(
+    "--verify",
+    type=click.Choice(settings.VERIFY_MODES),
+    help="Check outputs before a solver's first win, always, or off.  [default: HIPFIND_VERIFY]",
+)
+@click.option("--solver", "solvers", multiple=True, metavar="ID", help="Only this solver is a candidate. Repeatable.")
+@device_option
+@json_option
+def find(
+    problems: Sequence[ConvProblem],
+    find_mode: str | None,
+    workspace_limit: int | None,
+    verify: str | None,
+    solvers: tuple[str, ...],
+    device: str | None,
+    as_json: bool,
+) -> int:
+    """Find the fastest solver of a convolution: measure what the perf DB does not know, and store it.
+
+    The problem is given by MIOpenDriver's flags, or by --key. -F 0 (the default) finds all three directions.
+    """
+    reports = []
+    with _only(solvers):
+        for problem in problems:
+            with find_progress() as on_progress:
+                report = api.find(problem, find_mode, workspace_limit, device, verify, on_progress)
+            reports.append(report)
+            if not as_json:
+                print_report(report)
+    if as_json:
+        print_json([report.to_dict() for report in reports])
+    hopeless = [report for report in reports if report.best is None]
+    for report in hopeless:
+        complain(nothing_usable(report))
+    return FAILED if hopeless else 0
+
+
+@contextlib.contextmanager
+def _only(solvers: tuple[str, ...]) -> Iterator[None]:
+    with settings.override(**({"find_only_solver": solvers} if solvers else {})):
+        yield
+
+
+def nothing_usable(report: FindReport) -> str:
+    """Why a Find has no result: the candidates that came closest, each with its reason."""
+    tried = [one for one in report.candidates if one.outcome not in (Outcome.NOT_APPLICABLE, Outcome.EXCLUDED)]
+    reasons = "; ".join(f"{one.solver_id}: {text.one_line(outcome_of(one))}" for one in tried)
+    return (
+        f"no solver has a usable result on {report.device} ({reasons or 'none applies'})"
+        f" (got {report.problem.key()}); `hipfind explain` shows every solver's reason"
+    )
+
+
+def print_report(report: FindReport) -> None:
+    """A Find's answer for people: the winner, the table of every candidate, the notes."""
+    click.echo(f"problem  {report.problem.key()}")
+    click.echo(f"device   {report.device}, mode {report.mode}")
+    click.echo(f"answer   {_answer(report)}")
+    click.echo()
+    print_table(_COLUMNS, [_row(one) for one in _ranked(report)], best_first=report.best is not None)
+    for note in report.notes:
+        click.echo(f"note: {note}")
+    click.echo()
+
+
+def _answer(report: FindReport) -> str:
+    best = report.best
+    if best is None:
+        return "nothing usable"
+    reached = text.rate(report.problem.flops, best.time_ms)
+    kept = ", stored in the perf DB" if report.stored else ""
+    return f"{best.solver_id}, {text.ms(best.time_ms)} ms, {reached}; {best.source.value}{kept}"
+
+
+def _ranked(report: FindReport) -> list[Candidate]:
+    """The choices in their order, then the other candidates: those that applied before those that did not."""
+    place = {choice.solver_id: index for index, choice in enumerate(report.results)}
+    late = (Outcome.NOT_APPLICABLE, Outcome.EXCLUDED)
+    return sorted(report.candidates, key=lambda one: (place.get(one.solver_id, len(place)), one.outcome in late))
+
+
+def _row(one: Candidate) -> list[str]:
+    applied = one.expected_ms is not None
+    return [
+        one.solver_id,
+        text.one_line(outcome_of(one)),
+        text.ms_with_spread(one.time_ms, one.spread_ms) if one.time_ms is not None else "-",
+        str(one.samples) if one.samples else "-",
+        text.size(one.workspace_bytes) if applied else "-",
+        text.ms(one.expected_ms),
+        one.source.value if one.time_ms is not None else "-",
+    ]
+
+
+def outcome_of(one: Candidate) -> str:
+    """A candidate's outcome with its reason."""
+    return f"{one.outcome.value}: {one.reason}" if one.reason else one.outcome.value

@@ -1,0 +1,24 @@
+"""JSON output: every command's ``--json``, one document on stdout."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import click
+
+
+def print_json(value: Any) -> None:
+    """Print strict JSON; a number that is not finite becomes null."""
+    click.echo(json.dumps(_finite(value), indent=2, allow_nan=False))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(item) for item in value]
+    return value

@@ -1,0 +1,40 @@
+"""A progress bar on stderr while Find works, where stderr is a terminal."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+
+from hipfind.find.engine import OnProgress
+from hipfind.find.report import Progress
+
+_VERBS = {"compile": "compiling", "verify": "verifying", "time": "timing"}
+
+
+@contextlib.contextmanager
+def find_progress() -> Iterator[OnProgress | None]:
+    """A callback for Find that draws a bar; None where stderr is not a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich import progress as bars
+    from rich.console import Console
+
+    bar = bars.Progress(
+        bars.SpinnerColumn(),
+        bars.TextColumn("{task.description}"),
+        bars.BarColumn(),
+        bars.MofNCompleteColumn(),
+        bars.TimeElapsedColumn(),
+        console=Console(file=sys.stderr),
+        transient=True,
+    )
+    with bar:
+        task = bar.add_task("starting", total=None)
+
+        def show(step: Progress) -> None:
+            description = f"{_VERBS.get(step.stage, step.stage)} {step.solver_id}"
+            bar.update(task, description=description, completed=step.done, total=step.total)
+
+        yield show
