@@ -1,0 +1,151 @@
+"""The driver: MIOpen's lines run, are verified, and print MIOpen-like lines."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from hipfind.cli import conv_run
+from hipfind.problem import ConvProblem
+from tests.cli.conftest import SMALL, Cli, rows_in
+
+LOGGED = (
+    "./bin/MIOpenDriver convbfp16 -n 4 -c 3 -H 14 -W 14 -k 32 -y 14 -x 14 -p 0 -q 0 -u 14 -v 14 -l 1 -j 1 "
+    "--in_layout NHWC --fil_layout NHWC --out_layout NHWC -m conv -g 1 -F 4 -t 1"
+)
+LOGGED_3D = (
+    "./bin/MIOpenDriver convfp16 -n 2 -c 4 --in_d 5 -H 5 -W 5 -k 8 --fil_d 4 -y 4 -x 4 --pad_d 0 -p 0 -q 0 "
+    "--conv_stride_d 4 -u 4 -v 4 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 -m conv -g 1 -F 2 -t 1"
+)
+
+
+def as_hipfind(line: str) -> list[str]:
+    return shlex.split(line.replace("./bin/MIOpenDriver", "hipfind"))[1:]
+
+
+def loaded(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
+    result = cli(*arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout, parse_constant=pytest.fail)
+
+
+@pytest.mark.parametrize("line", [LOGGED, LOGGED_3D], ids=["2D", "3D"])
+def test_a_logged_line_runs(cli: Cli, line: str) -> None:
+    result = cli(*as_hipfind(line))
+    assert result.exit_code == 0, result.output
+    printed, algorithm, time, names, numbers, verified = result.stdout.splitlines()
+    assert ConvProblem.from_driver_command(printed) == ConvProblem.from_driver_command(line)
+    title = "Backward Weights" if line == LOGGED else "Backward Data"
+    assert re.fullmatch(rf"hipfind {title} Conv\. Algorithm: \w+, Solution: \w+ \(measured now\)", algorithm)
+    assert re.fullmatch(rf"GPU Kernel Time {title} Conv\. Elapsed: \d+\.\d{{6}} ms \(average\)", time)
+    shape = title.rpartition(" ")[2]
+    assert re.fullmatch(rf"Backward Convolution {shape} Verifies OK on CPU reference \(\S+ < \S+\)", verified)
+    stats = dict(zip(names.split(", "), numbers.split(", "), strict=True))
+    (problem,) = ConvProblem.from_driver_command(line)
+    by_name = {
+        "n": problem.n, "c": problem.c, "k": problem.k, "ho": 1, "wo": 1,
+        "x": problem.filter[-1], "y": problem.filter[-2],
+        "flopCnt": problem.flops, "bytesWritten": problem.tensor(problem.output).nbytes,
+        "bytesRead": sum(problem.tensor(role).nbytes for role in problem.inputs),
+    }  # fmt: skip
+    assert {name: int(stats[name]) for name in by_name} == by_name
+
+
+def test_the_second_run_answers_from_the_db(cli: Cli, db_path: Path) -> None:
+    first = cli("conv", *SMALL, "-F", "1")
+    rows = rows_in(db_path)
+    second = cli("conv", *SMALL, "-F", "1")
+    assert "(measured now)" in first.stdout
+    assert "(user DB)" in second.stdout
+    assert rows_in(db_path) == rows > 0
+    assert "(measured now)" in cli("conv", *SMALL, "-F", "1", "-s", "1").stdout
+
+
+def test_all_directions_are_verified(cli: Cli) -> None:
+    result = cli("conv", *SMALL, "-i", "1")
+    assert result.exit_code == 0, result.output
+    verified = [line for line in result.stdout.splitlines() if "Verifies OK" in line]
+    assert [line.partition(" Verifies")[0] for line in verified] == [
+        "Forward Convolution", "Backward Convolution Data", "Backward Convolution Weights",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("base", ["conv", "convfp16", "convbfp16", "convfp64"])
+def test_dtypes_and_transposed_mode(cli: Cli, base: str) -> None:
+    runs = loaded(cli, base, *SMALL, "-m", "trans", "-u", "2", "-v", "2", "-Y", "1", "-i", "1")
+    assert [run["verified"] for run in runs] == [True] * 3
+    assert all(0 < run["error"] <= run["limit"] for run in runs)
+
+
+def test_a_solver_by_name_by_number_and_by_immediate_mode(cli: Cli, db_path: Path) -> None:
+    naive = "ConvDirectNaiveConvFwd"
+    for wanted in (naive, "85"):
+        (run,) = loaded(cli, "conv", *SMALL, "-F", "1", "-i", "1", "-S", wanted)
+        assert run["solver_id"] == naive
+    (run,) = loaded(cli, "conv", *SMALL, "-F", "1", "-i", "1", "-S", "0")
+    assert run["source"] == "WTI"
+    assert not db_path.exists()
+
+
+def test_a_solver_that_does_not_apply_is_a_failure_with_its_reason(cli: Cli) -> None:
+    result = cli("conv", *SMALL, "-F", "1", "-S", "GemmBwdRest")
+    assert result.exit_code == 1
+    assert "GemmBwdRest cannot solve this problem: solves another direction" in result.stderr
+
+
+def test_what_is_printed_is_chosen_by_flags(cli: Cli) -> None:
+    def lines(*flags: str) -> list[str]:
+        result = cli("conv", *SMALL, "-F", "1", "-i", "2", *flags)
+        assert result.exit_code == 0, result.output
+        return [line.split()[0] for line in result.stdout.splitlines()]
+
+    assert lines("-V", "0", "-P", "0") == ["hipfind"]
+    assert lines("-V", "1", "-P", "0") == ["hipfind", "Forward"]
+    assert lines("-V", "0", "-P", "0", "-t", "1", "-w", "1") == ["hipfind", "Wall-clock", "GPU", "stats:", "stats:"]
+
+
+def test_iterations_are_counted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = loaded(cli, "conv", *SMALL, "-F", "1", "-i", "7", "-V", "0")
+    assert run["iterations"] == 7
+    assert run["verified"] is None
+    assert run["time_ms"] > 0
+    assert run["wall_ms"] >= run["time_ms"]
+
+
+@pytest.mark.parametrize("spoil", ["wrong", "unwritten"])
+def test_a_wrong_result_is_a_failure_that_names_its_direction(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, spoil: str
+) -> None:
+    right = ConvProblem.reference
+
+    def reference(problem: ConvProblem, arrays: dict[str, Any]) -> Any:
+        if problem.direction == "bwd" and spoil == "unwritten":
+            arrays[problem.output].flat[3] = np.nan
+        expected = right(problem, arrays)
+        return expected * 1.5 if problem.direction == "bwd" and spoil == "wrong" else expected
+
+    monkeypatch.setattr(ConvProblem, "reference", reference)
+    result = cli("conv", *SMALL, "-i", "1")
+    assert result.exit_code == 1
+    assert "Forward Convolution Verifies OK" in result.stdout
+    assert re.search(r"^Backward Convolution Data FAILED: \S+ > \S+$", result.stdout, re.MULTILINE)
+    assert "Backward Convolution Weights Verifies OK" in result.stdout
+
+
+def test_an_output_that_nobody_writes_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conv_run.Plan, "__call__", lambda self, *inputs, out: out)
+    result = cli("conv", *SMALL, "-F", "1", "-i", "1")
+    assert result.exit_code == 1
+    assert "Forward Convolution FAILED" in result.stdout
+
+
+def test_an_empty_batch_is_legal(cli: Cli) -> None:
+    runs = loaded(cli, "conv", *SMALL, "-n", "0", "-i", "1")
+    assert [run["verified"] for run in runs] == [True] * 3
+    assert {run["source"] for run in runs} == {"trivial"}

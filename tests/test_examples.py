@@ -1,0 +1,23 @@
+"""Every example runs to its end on the host device, with a home of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.helpers.process import ROOT, run_python
+
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example(example: Path, tmp_path: Path) -> None:
+    done = run_python([str(example)], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    assert done.stdout.strip()
+
+
+def test_there_are_examples() -> None:
+    assert len(EXAMPLES) >= 4
