@@ -1,0 +1,192 @@
+"""Connections to a perf DB file: paths taken literally, WAL where it works, bounded waiting, read-only media."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from hipfind.perfdb.faults import DbFault, Fault, fault_of
+from hipfind.perfdb.migrations import migrate, pending
+
+_OPEN_ATTEMPTS = 4
+_FIRST_PAUSE_S = 0.01
+_JOURNAL_WAIT_S = 1.0
+
+Identity = tuple[int, int]
+T = TypeVar("T")
+
+
+class Link:
+    """The connection of one PerfDb: opened at first use, opened again when the file at the path is another one.
+
+    ``path`` None is a DB in memory. Not thread-safe: the owner holds its lock.
+    """
+
+    def __init__(self, path: Path | None, read_only: bool, wait_s: float) -> None:
+        self.path = path
+        self.read_only = read_only
+        self.wait_s = wait_s
+        self.immutable = False
+        self._connection: sqlite3.Connection | None = None
+        self._identity: Identity | None = None
+
+    @property
+    def name(self) -> str:
+        """The path as text, "" for a DB in memory."""
+        return "" if self.path is None else str(self.path)
+
+    def connection(self) -> sqlite3.Connection:
+        """The open connection. Raises DbFault, sqlite3.Error or OSError."""
+        if self._connection is not None and self.path is not None and identity(self.path) != self._identity:
+            self.close()
+        if self._connection is None:
+            self._connection = self._open()
+        return self._connection
+
+    def close(self) -> None:
+        """Close the connection; it is opened again at the next use."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _open(self) -> sqlite3.Connection:
+        if self.path is None:
+            connection = self._connect(":memory:", uri=False)
+        elif self.read_only:
+            return self._open_to_read(self.path)
+        else:
+            _prepare_place(self.path)
+            connection = self._connect_same_file(self.path, "rwc")
+        try:
+            _set_up(connection, self.name, self.wait_s)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _open_to_read(self, path: Path) -> sqlite3.Connection:
+        """Read-only. In a directory that may not be written, sqlite reads a WAL file only as an immutable one."""
+        if not path.exists():
+            raise DbFault(Fault.MISSING, self.name)
+        self.immutable = False
+        try:
+            return self._open_checked(path, "ro")
+        except sqlite3.Error as error:
+            if fault_of(error) not in (Fault.READ_ONLY, Fault.CANNOT_OPEN) or not _is_at_rest(path):
+                raise
+        self.immutable = True
+        return self._open_checked(path, "ro&immutable=1")
+
+    def _open_checked(self, path: Path, mode: str) -> sqlite3.Connection:
+        connection = self._connect_same_file(path, mode)
+        try:
+            waiting = pending(connection, self.name)
+            if waiting:
+                raise DbFault(Fault.OLDER, self.name, f"it lacks {', '.join(one.name for one in waiting)}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect_same_file(self, path: Path, mode: str) -> sqlite3.Connection:
+        """Connect, and note which file that was: one that is moved away later must not be written."""
+        for attempt in range(_OPEN_ATTEMPTS):
+            before = identity(path)
+            try:
+                connection = self._connect(f"{path.as_uri()}?mode={mode}", uri=True)
+            except sqlite3.Error as error:  # network storage fails to open a file now and then
+                if fault_of(error) is not Fault.CANNOT_OPEN or attempt == _OPEN_ATTEMPTS - 1:
+                    raise
+                pause(attempt)
+                continue
+            self._identity = identity(path)
+            if before is None or before == self._identity:
+                return connection
+            connection.close()
+        raise DbFault(Fault.CANNOT_OPEN, self.name, "another process keeps replacing it")
+
+    def _connect(self, name: str, uri: bool) -> sqlite3.Connection:
+        return sqlite3.connect(name, timeout=self.wait_s, isolation_level=None, check_same_thread=False, uri=uri)
+
+
+def identity(path: Path) -> Identity | None:
+    """Device and inode of the file at the path, None when there is none."""
+    try:
+        status = os.stat(path)
+    except FileNotFoundError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def pause(attempt: int) -> None:
+    """Wait before another attempt: doubling, with jitter, so that processes do not meet again."""
+    time.sleep(min(_FIRST_PAUSE_S * 2**attempt, 0.25) * random.uniform(0.5, 1.5))
+
+
+def retry_while_locked(work: Callable[[], T], wait_s: float) -> T:
+    """Call ``work`` until it is not refused by a lock, for ``wait_s`` seconds at most; then the refusal leaves.
+
+    sqlite's own waiting does not cover every case: "locking protocol", and a change of the journal mode.
+    """
+    end = time.monotonic() + wait_s
+    attempt = 0
+    while True:
+        try:
+            return work()
+        except sqlite3.Error as error:
+            if fault_of(error) is not Fault.LOCKED or time.monotonic() >= end:
+                raise
+        pause(attempt)
+        attempt += 1
+
+
+def _prepare_place(path: Path) -> None:
+    """Make the directory (for this user only); refuse what sqlite would fail on only when it writes."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if path.exists():
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise DbFault(Fault.BAD_PATH, str(path), "it is not a regular file")
+        if not os.access(path, os.R_OK):
+            raise DbFault(Fault.DENIED, str(path), "it may not be read")
+        if not os.access(path, os.W_OK):
+            raise DbFault(Fault.READ_ONLY, str(path), "the file may not be written")
+    if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
+        raise DbFault(Fault.READ_ONLY, str(path), "its directory may not be written")
+
+
+def _set_up(connection: sqlite3.Connection, name: str, wait_s: float) -> None:
+    """Pragmas and schema of a connection that may write. What the file is comes first: a foreign one is not touched."""
+    retry_while_locked(lambda: pending(connection, name), wait_s)
+    _choose_journal(connection)
+    connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA foreign_keys = ON")
+    retry_while_locked(lambda: migrate(connection, name), wait_s)
+
+
+def _choose_journal(connection: sqlite3.Connection) -> None:
+    """WAL, so that readers and a writer do not wait for each other; the rollback journal where WAL does not work.
+
+    Where another process is in the way the file keeps the mode that it has; the next one to open it may change that.
+    """
+    try:
+        retry_while_locked(lambda: connection.execute("PRAGMA journal_mode = WAL").fetchone(), _JOURNAL_WAIT_S)
+    except sqlite3.Error as error:
+        fault = fault_of(error)
+        if fault in (Fault.IO_ERROR, Fault.CANNOT_OPEN):
+            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+        elif fault is not Fault.LOCKED:
+            raise
+
+
+def _is_at_rest(path: Path) -> bool:
+    """No rollback journal waits to be played back: without one the file itself is consistent."""
+    try:
+        return os.stat(f"{path}-journal").st_size == 0
+    except FileNotFoundError:
+        return True

@@ -1,0 +1,75 @@
+"""Named migrations, in order. Each runs in one transaction together with its record and the schema version."""
+
+from __future__ import annotations
+
+import dataclasses
+import sqlite3
+import time
+
+from hipfind.perfdb import schema
+from hipfind.perfdb.faults import DbFault, Fault
+
+
+@dataclasses.dataclass(frozen=True)
+class Migration:
+    """A step from one schema version to the next. Its name and statements never change once released."""
+
+    name: str
+    statements: tuple[str, ...]
+
+
+MIGRATIONS: tuple[Migration, ...] = (Migration("find_and_perf_records", schema.FIRST_TABLES),)
+"""The n-th migration leads to schema version n."""
+
+
+def schema_version(connection: sqlite3.Connection, path: str) -> int:
+    """Version of the schema in the file, 0 for an empty one; reads only the file's header and list of tables.
+
+    Raises DbFault for a file of another program (FOREIGN) or of a newer hipfind (NEWER); nothing is written.
+    """
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application != schema.APPLICATION_ID and (application or version or _has_tables(connection)):
+        raise DbFault(Fault.FOREIGN, path, f"its application id is {application}")
+    if version > len(MIGRATIONS):
+        raise DbFault(Fault.NEWER, path, f"schema {version}, this hipfind knows up to {len(MIGRATIONS)}")
+    return version
+
+
+def _has_tables(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+
+
+def pending(connection: sqlite3.Connection, path: str) -> tuple[Migration, ...]:
+    """Migrations that the file still needs, in order. Reads only."""
+    return MIGRATIONS[schema_version(connection, path) :]
+
+
+def migrate(connection: sqlite3.Connection, path: str) -> tuple[str, ...]:
+    """Apply what is pending; returns the names. Safe when several processes open a new file at once."""
+    applied: list[str] = []
+    while pending(connection, path):
+        name = _apply_next(connection, path)
+        if name:
+            applied.append(name)
+    return tuple(applied)
+
+
+def _apply_next(connection: sqlite3.Connection, path: str) -> str:
+    """Apply the first pending migration; "" when another process was faster."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        waiting = pending(connection, path)
+        if not waiting:
+            return ""
+        version = len(MIGRATIONS) - len(waiting) + 1
+        for statement in (schema.MIGRATIONS_TABLE, *waiting[0].statements):
+            connection.execute(statement)
+        connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (version, waiting[0].name, time.time()))
+        connection.execute(f"PRAGMA application_id = {schema.APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.execute("COMMIT")
+        return waiting[0].name
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")

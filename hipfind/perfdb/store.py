@@ -1,0 +1,243 @@
+"""PerfDb: one perf DB file (or one in memory) with its records. Every failure leaves as a DbFault."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from types import TracebackType
+from typing import Any, TypeVar
+
+from hipfind.errors import PerfDbError
+from hipfind.perfdb import paths, tables
+from hipfind.perfdb.connect import Link, retry_while_locked
+from hipfind.perfdb.faults import DbFault, Fault, db_fault, printable
+from hipfind.perfdb.forksafe import ForkSafe
+from hipfind.perfdb.records import Environment, FindRecord, PerfRecord, R, Stored, StoredFind, StoredPerf, is_text
+from hipfind.perfdb.tables import FIND_RECORDS, PERF_RECORDS, OwnerTable, RecordTable, Row
+from hipfind.problem.base import Problem
+from hipfind.target import Target
+
+BUSY_WAIT_S = 5.0
+"""How long a call waits for another process before it fails as locked."""
+
+_POINT = " WHERE p.key = ? AND t.key = ? ORDER BY r.time_ms IS NULL, r.time_ms, r.solver_id"
+
+T = TypeVar("T")
+
+
+class PerfDb(ForkSafe):
+    """A perf DB. Use ``PerfDb.open`` or ``PerfDb.in_memory``; close it, or use it as a context manager.
+
+    Safe from several threads, across ``fork``, and with any number of processes on one file. A file that is moved or
+    deleted meanwhile is opened anew. Methods raise DbFault (a PerfDbError that knows its kind).
+    """
+
+    def __init__(self, link: Link) -> None:
+        super().__init__()
+        self._link = link
+        self._is_closed = False
+        self._at_exit = weakref.finalize(self, link.close)
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str] | None = None, read_only: bool = False, *, wait_s: float = BUSY_WAIT_S
+    ) -> PerfDb:
+        """Open a perf DB file; None means the one that the settings name.
+
+        A file that is not there is made, with its directory; ``read_only`` makes and changes nothing, and reads files
+        on read-only media too. ``wait_s``: longest wait for a lock.
+        """
+        db = cls(Link(paths.resolve(path), read_only, wait_s))
+        db.read("SELECT 1")
+        return db
+
+    @classmethod
+    def in_memory(cls) -> PerfDb:
+        """An empty perf DB that ends with this object."""
+        return cls(Link(None, read_only=False, wait_s=0.0))
+
+    @property
+    def path(self) -> str:
+        """Path of the file, "" for a DB in memory."""
+        return self._link.name
+
+    @property
+    def read_only(self) -> bool:
+        return self._link.read_only
+
+    @property
+    def is_immutable(self) -> bool:
+        """True when the file could be read only under the promise that nobody changes it (a read-only directory)."""
+        return self._link.immutable
+
+    def close(self) -> None:
+        """Close the file. Closing twice is fine; any other use after it raises PerfDbError."""
+        with self.lock:
+            self._is_closed = True
+            self._at_exit()
+
+    def __enter__(self) -> PerfDb:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def before_fork(self) -> None:
+        if self._link.path is not None:
+            self._link.close()
+
+    # records -----------------------------------------------------------------------------------------------------
+
+    def store_find(
+        self, problem: Problem, target: Target, environment: Environment, records: Sequence[FindRecord]
+    ) -> None:
+        """Store how candidates ended, in one transaction; a record replaces the same solver's in this environment."""
+        self._store(FIND_RECORDS, problem, target, environment, records)
+
+    def find_records(self, problem_key: str, target_key: str) -> list[StoredFind]:
+        """Records of one problem and target, of every environment: fastest first, those without a time last."""
+        return self._point(FIND_RECORDS, problem_key, target_key)
+
+    def store_perf(
+        self, problem: Problem, target: Target, environment: Environment, records: Sequence[PerfRecord]
+    ) -> None:
+        """Store tuned configs, in one transaction; a record replaces the same solver's in this environment."""
+        self._store(PERF_RECORDS, problem, target, environment, records)
+
+    def perf_records(self, problem_key: str, target_key: str) -> list[StoredPerf]:
+        """Tuned configs of one problem and target, of every environment, fastest first."""
+        return self._point(PERF_RECORDS, problem_key, target_key)
+
+    def environments(self) -> dict[str, Environment]:
+        """Every environment that records were made in, by fingerprint. Unreadable facts count as none."""
+        return {fingerprint: _environment(facts) for fingerprint, facts in self.read(_ENVIRONMENTS)}
+
+    def info(self) -> dict[str, Any]:
+        """Facts about the file as JSON-ready data: path, size, schema, journal mode, rows by table, environments."""
+        counts = {name: self.read(f"SELECT count(*) FROM {name}")[0][0] for name in _COUNTED}
+        return {
+            "path": printable(self.path),
+            "size_bytes": self.read(_SIZE)[0][0],
+            "schema_version": self.read("PRAGMA user_version")[0][0],
+            "migrations": [name for (name,) in self.read("SELECT name FROM migrations ORDER BY id")],
+            "journal_mode": self.read("PRAGMA journal_mode")[0][0],
+            "read_only": self.read_only,
+            "immutable": self.is_immutable,
+            "sqlite_version": sqlite3.sqlite_version,
+            "rows": counts,
+            "targets": [dict(zip(("key", "name", "find_records"), row, strict=True)) for row in self.read(_TARGETS)],
+            "environments": [
+                {"fingerprint": fingerprint, "facts": dict(_environment(facts).facts), "first_seen": first_seen,
+                 "find_records": count}
+                for fingerprint, facts, first_seen, count in self.read(_ENVIRONMENT_USE)
+            ],
+        }  # fmt: skip
+
+    def read(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Rows of a SELECT. Takes no write lock."""
+        for value in parameters:
+            if isinstance(value, str) and not is_text(value):
+                raise DbFault(
+                    Fault.REFUSED, self.path, f"{value!r} is not Unicode text", "nothing can be stored under it"
+                )
+        return self._run("reading", lambda connection: connection.execute(sql, parameters).fetchall())
+
+    def stored(self, table: RecordTable[R], where: str, parameters: Sequence[Any] = ()) -> list[Stored[R]]:
+        """Records of a table by a WHERE clause on p, t, e, r (see RecordTable.select)."""
+        rows = self.read(table.select + where, parameters)
+        in_memory = self._link.path is None
+        return [table.stored(row, in_memory) for row in rows]
+
+    # how ---------------------------------------------------------------------------------------------------------
+
+    def _point(self, table: RecordTable[R], problem_key: str, target_key: str) -> list[Stored[R]]:
+        if not (is_text(problem_key) and is_text(target_key)):
+            return []
+        return self.stored(table, _POINT, (problem_key, target_key))
+
+    def _store(
+        self,
+        table: RecordTable[R],
+        problem: Problem,
+        target: Target,
+        environment: Environment,
+        records: Sequence[R],
+    ) -> None:
+        canonical = problem.canonical()
+        check(canonical, records)
+        rows = [table.row(record) for record in records]
+
+        def write(connection: sqlite3.Connection) -> None:
+            owners = (
+                _id(connection, tables.PROBLEMS, canonical.key(), lambda: tables.problem_row(canonical)),
+                _id(connection, tables.TARGETS, target.key, lambda: tables.target_row(target)),
+                _id(
+                    connection,
+                    tables.ENVIRONMENTS,
+                    environment.fingerprint,
+                    lambda: tables.environment_row(environment),
+                ),
+            )
+            now = time.time()
+            connection.executemany(table.upsert, [(*row, *owners, now) for row in rows])
+
+        self._run("storing records", lambda connection: _transaction(connection, write))
+
+    def _run(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
+        with self.lock:
+            if self._is_closed:
+                raise PerfDbError("the perf DB is closed", got=self.path, remedy="open it again")
+            try:
+                return retry_while_locked(lambda: work(self._link.connection()), self._link.wait_s)
+            except (sqlite3.Error, OSError) as error:
+                raise db_fault(error, self.path, doing) from error
+
+
+_COUNTED = ("problems", "targets", "environments", "find_records", "perf_records")
+_SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+_ENVIRONMENTS = "SELECT fingerprint, facts FROM environments ORDER BY first_seen"
+_ENVIRONMENT_USE = (
+    "SELECT fingerprint, facts, first_seen, (SELECT count(*) FROM find_records WHERE environment = environments.id) "
+    "FROM environments ORDER BY first_seen DESC"
+)
+_TARGETS = "SELECT key, name, (SELECT count(*) FROM find_records WHERE target = targets.id) FROM targets ORDER BY key"
+
+
+def check(problem: Problem, records: Sequence[FindRecord | PerfRecord]) -> None:
+    """Raises DbFault (REFUSED) for a key or a record that must not be stored, saying which rule it breaks."""
+    if not problem.key() or not is_text(problem.key()):
+        raise DbFault(Fault.REFUSED, "", f"a problem key must be Unicode text, not {problem.key()!r}")
+    for record in records:
+        reason = record.invalid_reason()
+        if reason:
+            raise DbFault(Fault.REFUSED, "", f"{record.solver_id}: {reason}")
+
+
+def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        work(connection)
+        connection.execute("COMMIT")
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+
+
+def _id(connection: sqlite3.Connection, table: OwnerTable, key: str, make_row: Callable[[], Row]) -> int:
+    """Id of the row with this key, made when it is new. Inside a write transaction nobody else can make it."""
+    found = connection.execute(table.select, (key,)).fetchone()
+    if found is not None:
+        return int(found[0])
+    return connection.execute(table.insert, make_row()).lastrowid or 0
+
+
+def _environment(facts: str) -> Environment:
+    try:
+        return Environment.from_json(facts)
+    except ValueError:
+        return Environment(())

@@ -1,0 +1,479 @@
+"""No fault of the DB reaches Find: it warns once, goes on in memory, and loses nothing that was stored."""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from hipfind import settings
+from hipfind.errors import PerfDbWarning
+from hipfind.perfdb import guard as guard_module
+from hipfind.perfdb.faults import Fault
+from hipfind.perfdb.guard import FIRST_RETRY_S, GuardedDb
+from hipfind.perfdb.records import FindRecord
+from hipfind.perfdb.store import PerfDb
+from tests.helpers.perfdb import (
+    ENVIRONMENT,
+    NEWER_ENVIRONMENT,
+    OTHER_TARGET,
+    TARGET,
+    FakeProblem,
+    Faults,
+    as_plain_user,
+    find_record,
+    perf_record,
+)
+
+OLD = find_record("Old", 1.0)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def path(tmp_path: pathlib.Path) -> pathlib.Path:
+    """A file that holds one record of the problem "old"."""
+    path = tmp_path / "hipfind.db"
+    with PerfDb.open(path) as db:
+        db.store_find(FakeProblem("old"), TARGET, ENVIRONMENT, [OLD])
+    return path
+
+
+@pytest.fixture
+def open_dir() -> Iterator[pathlib.Path]:
+    """A directory that every user may enter (pytest's own are for their owner only)."""
+    directory = pathlib.Path(tempfile.mkdtemp())
+    directory.chmod(0o777)
+    yield directory
+    directory.chmod(0o700)
+    shutil.rmtree(directory)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guard_module, "BUSY_WAIT_S", 0.1)
+
+
+def _store(db: GuardedDb, key: str, *records: FindRecord) -> bool:
+    return db.store_find(FakeProblem(key), TARGET, ENVIRONMENT, records or (find_record(),))
+
+
+def _found(db: GuardedDb, key: str) -> list[FindRecord]:
+    return [one.record for one in db.lookup(key, TARGET.key, ENVIRONMENT).trusted]
+
+
+def _keys(path: pathlib.Path) -> list[str]:
+    with PerfDb.open(path, read_only=True) as db:
+        return [key for (key,) in db.read("SELECT key FROM problems ORDER BY key")]
+
+
+def _use(db: GuardedDb) -> list[str]:
+    """A process's life with the DB; every result must be there again afterwards. Returns the warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for key in ("a", "b"):
+            assert _found(db, key) == []
+            _store(db, key)
+            _store(db, key, find_record("Second", 0.25))
+            assert _found(db, key) == [find_record("Second", 0.25), find_record()]
+        db.store_perf(FakeProblem("a"), TARGET, ENVIRONMENT, [perf_record()])
+        assert [one.record for one in db.lookup_perf("a", TARGET.key, ENVIRONMENT).trusted] == [perf_record()]
+    assert all(issubclass(one.category, PerfDbWarning) for one in seen)
+    return [str(one.message) for one in seen]
+
+
+# all is well ----------------------------------------------------------------------------------------------------------
+
+
+def test_results_are_there_in_the_next_process(path: pathlib.Path) -> None:
+    with GuardedDb(path) as db:
+        assert _use(db) == []
+        assert db.fault is None
+    with GuardedDb(path) as db:
+        assert _found(db, "old") == [OLD]
+        assert len(_found(db, "b")) == 2
+        (stored,) = db.lookup("old", TARGET.key, ENVIRONMENT).trusted
+        assert not stored.in_memory
+
+
+def test_looking_up_makes_no_file_and_storing_does(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "sub" / "hipfind.db"
+    with GuardedDb(path) as db:
+        assert _found(db, "a") == []
+        assert not path.parent.exists()
+        assert _store(db, "a")
+        assert _keys(path) == ["a"]
+
+
+def test_a_file_that_another_process_makes_is_seen(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "hipfind.db"
+    with GuardedDb(path) as first, GuardedDb(path) as second:
+        assert _found(first, "a") == []
+        _store(second, "a")
+        assert _found(first, "a") == [find_record()]
+
+
+def test_the_settings_name_the_file(tmp_path: pathlib.Path) -> None:
+    with settings.override(user_db_path=str(tmp_path / "set.db")), GuardedDb() as db:
+        _store(db, "a")
+    assert _keys(tmp_path / "set.db") == ["a"]
+
+
+def test_a_disabled_db_is_kept_in_memory_without_a_word(tmp_path: pathlib.Path) -> None:
+    with settings.override(user_db_path=str(tmp_path / "set.db"), disable_user_db=True), GuardedDb() as db:
+        assert _use(db) == []
+        assert db.lookup("a", TARGET.key, ENVIRONMENT).trusted[0].in_memory
+    assert os.listdir(tmp_path) == []
+
+
+# trust ----------------------------------------------------------------------------------------------------------------
+
+
+def test_records_of_another_environment_are_told_apart_with_what_changed(path: pathlib.Path) -> None:
+    with GuardedDb(path) as db:
+        db.store_find(FakeProblem("old"), TARGET, NEWER_ENVIRONMENT, [find_record("New", 2.0)])
+        found = db.lookup("old", TARGET.key, NEWER_ENVIRONMENT)
+        assert [one.record.solver_id for one in found.trusted] == ["New"]
+        (stale,) = found.stale
+        assert stale.stored.record == OLD
+        assert "driver was 6.2, is 6.3" in stale.reason
+        assert _found(db, "old") == [OLD]
+    assert _keys(path) == ["old"]
+
+
+def test_records_of_another_target_are_not_seen_and_not_lost(path: pathlib.Path) -> None:
+    with GuardedDb(path) as db:
+        assert db.lookup("old", OTHER_TARGET.key, ENVIRONMENT).trusted == ()
+        db.store_find(FakeProblem("old"), OTHER_TARGET, ENVIRONMENT, [find_record("Other", 0.1)])
+        assert _found(db, "old") == [OLD]
+
+
+@pytest.mark.parametrize("change", ["time_ms = -1.0", "time_ms = 9e999", "workspace_bytes = -1", "time_ms = 'fast'"])
+def test_a_record_that_breaks_a_rule_is_not_trusted(path: pathlib.Path, change: str) -> None:
+    with GuardedDb(path) as db:
+        _store(db, "old", find_record("Good", 5.0))
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA ignore_check_constraints = ON")
+    connection.execute(f"UPDATE find_records SET {change} WHERE solver_id = 'Old'")
+    connection.commit()
+    connection.close()
+    with GuardedDb(path) as db:
+        found = db.lookup("old", TARGET.key, ENVIRONMENT)
+    assert [one.record.solver_id for one in found.trusted] == ["Good"]
+    (stale,) = found.stale
+    assert stale.reason.startswith(f"not valid: {change.split()[0]}")
+
+
+def test_a_record_that_must_not_be_stored_is_dropped_with_a_warning(path: pathlib.Path) -> None:
+    with GuardedDb(path) as db:
+        with pytest.warns(PerfDbWarning, match="time_ms must be a finite number"):
+            assert not _store(db, "a", find_record(time_ms=float("nan")))
+        assert _found(db, "a") == []
+        assert _store(db, "b")
+
+
+# faults ---------------------------------------------------------------------------------------------------------------
+
+
+def _newer(path: pathlib.Path) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.commit()
+    connection.close()
+
+
+def _foreign(path: pathlib.Path) -> None:
+    path.unlink()
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE songs (title)")
+    connection.commit()
+    connection.close()
+
+
+def _directory(path: pathlib.Path) -> None:
+    path.unlink()
+    (path / "hipfind.db").mkdir(parents=True)
+
+
+_UNUSABLE: dict[str, tuple[Callable[[pathlib.Path], None], Fault]] = {
+    "newer schema": (_newer, Fault.NEWER),
+    "foreign": (_foreign, Fault.FOREIGN),
+    "directory in the file's place": (_directory, Fault.BAD_PATH),
+}
+
+
+@pytest.mark.parametrize("name", _UNUSABLE)
+def test_a_file_that_is_not_ours_to_use_is_left_alone(path: pathlib.Path, name: str) -> None:
+    spoil, fault = _UNUSABLE[name]
+    spoil(path)
+    before = path.read_bytes() if path.is_file() else b""
+    with GuardedDb(path) as db:
+        (message,) = _use(db)
+        assert db.fault is not None
+        assert db.fault.fault is fault
+    assert str(path) in message
+    assert "kept in memory until this process ends" in message
+    assert "HIPFIND_USER_DB_PATH" in message
+    assert (path.read_bytes() if path.is_file() else b"") == before
+    assert [one for one in os.listdir(path.parent) if "corrupt" in one] == []
+
+
+@pytest.mark.parametrize("home", [None, "", "/nonexistent"])
+def test_without_a_home_results_are_kept_in_memory(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, home: str | None
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.delenv("HOME")
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    with settings.override(user_db_path=""), GuardedDb() as db:
+        (message,) = _use(db)
+    assert "set HOME" in message
+    assert os.listdir(tmp_path) == []
+
+
+def _truncate(path: pathlib.Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+
+
+def _junk_header(path: pathlib.Path) -> None:
+    path.write_bytes(b"junk" * 25 + path.read_bytes()[100:])
+
+
+def _junk_pages(path: pathlib.Path) -> None:
+    path.write_bytes(path.read_bytes()[:4096] + b"\x5a" * (path.stat().st_size - 4096))
+
+
+def _junk_schema(path: pathlib.Path) -> None:
+    data = path.read_bytes()
+    path.write_bytes(data[:100] + b"\xff" * 3996 + data[4096:])
+
+
+_DAMAGE = {"truncated": _truncate, "header": _junk_header, "pages": _junk_pages, "schema": _junk_schema}
+
+
+@pytest.mark.parametrize("name", _DAMAGE)
+def test_a_damaged_file_is_moved_aside_and_a_new_one_started(path: pathlib.Path, name: str) -> None:
+    _DAMAGE[name](path)
+    damaged = path.read_bytes()
+    with GuardedDb(path) as db:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            db.lookup("old", TARGET.key, ENVIRONMENT)
+        seen_here = [str(one.message) for one in seen] + _use(db)
+    (message,) = seen_here
+    (aside,) = (one for one in path.parent.iterdir() if ".corrupt-" in one.name)
+    assert f"moved to {aside}" in message
+    assert aside.read_bytes() == damaged
+    assert _keys(path) == ["a", "b"]
+
+
+def test_a_file_that_is_damaged_while_in_use_is_replaced_for_all_who_use_it(path: pathlib.Path) -> None:
+    with GuardedDb(path) as first, GuardedDb(path) as second:
+        assert _found(first, "old") == [OLD]
+        with open(path, "r+b") as file:  # the same file: its inode stays
+            file.write(b"\x5a" * path.stat().st_size)
+        (message,) = _use(second)
+        assert "moved to" in message
+        assert len(_found(first, "a")) == 2
+        assert _store(first, "c")
+        assert _found(second, "c") == [find_record()]
+        assert first.fault is None
+    assert len([one for one in os.listdir(path.parent) if one.endswith(".db")]) == 1
+    assert _keys(path) == ["a", "b", "c"]
+
+
+def test_damage_that_was_only_seen_in_passing_moves_nothing(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    error = sqlite3.DatabaseError("database disk image is malformed")
+    faults = Faults(monkeypatch, "SELECT p.key", error, times=2)
+    with GuardedDb(path) as db:
+        assert _found(db, "old") == [OLD]
+        assert _use(db) == []
+    assert faults.raised == 2
+    assert os.listdir(path.parent) == ["hipfind.db"]
+
+
+def test_a_file_that_only_seems_damaged_every_time_is_left_alone(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Faults(monkeypatch, "SELECT p.key", sqlite3.DatabaseError("database disk image is malformed"))
+    with GuardedDb(path) as db:
+        (message,) = _use(db)
+    assert "written when the file can be used again" in message
+    monkeypatch.undo()
+    assert "old" in _keys(path)
+
+
+_STATEMENTS = ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN", "INSERT INTO problems", "COMMIT"]
+_PASSING = ["disk I/O error", "database or disk is full", "database is locked", "locking protocol", "no such table: x"]
+
+
+@pytest.mark.parametrize("statement", _STATEMENTS)
+@pytest.mark.parametrize("message", _PASSING)
+def test_any_error_at_any_statement_warns_once_and_results_stay(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, statement: str, message: str
+) -> None:
+    Faults(monkeypatch, statement, sqlite3.OperationalError(message))
+    with GuardedDb(path) as db:
+        (warning,) = _use(db)
+        assert str(path) in warning
+        assert message in warning
+    monkeypatch.undo()
+    assert "old" in _keys(path)
+
+
+@pytest.mark.parametrize("message", _PASSING)
+def test_results_are_written_when_the_fault_has_passed(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, message: str
+) -> None:
+    clock = Clock()
+    faults = Faults(monkeypatch, "BEGIN", sqlite3.OperationalError(message))
+    with GuardedDb(path, clock=clock) as db:
+        assert len(_use(db)) == 1
+        assert _found(db, "old") == [OLD], "reading goes on"
+        faults.stop()
+        assert not _store(db, "c"), "not tried again at once"
+        clock.now += FIRST_RETRY_S
+        assert _store(db, "d")
+        assert _keys(path) == ["a", "b", "c", "d", "old"]
+        assert not db.lookup("c", TARGET.key, ENVIRONMENT).trusted[0].in_memory
+
+
+def test_results_are_written_at_the_end_when_the_fault_has_passed(
+    path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock()
+    faults = Faults(monkeypatch, "BEGIN", sqlite3.OperationalError("database is locked"))
+    with GuardedDb(path, clock=clock) as db:
+        assert len(_use(db)) == 1
+        faults.stop()
+        clock.now += FIRST_RETRY_S
+    assert _keys(path) == ["a", "b", "old"]
+
+
+def test_a_fault_that_stays_is_met_less_and_less_often(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = Clock()
+    faults = Faults(monkeypatch, "COMMIT", sqlite3.OperationalError("disk I/O error"))
+    tries = []
+    with GuardedDb(path, clock=clock) as db, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for minute in range(16):
+            clock.now = 1000.0 + minute * FIRST_RETRY_S
+            before = faults.raised
+            _store(db, f"p{minute}")
+            tries += [minute] * (faults.raised - before)
+        assert tries == [0, 1, 3, 7, 15]
+
+
+def test_a_lock_held_for_ever_by_another_process(path: pathlib.Path) -> None:
+    holder = sqlite3.connect(path, isolation_level=None)
+    holder.execute("PRAGMA journal_mode = DELETE")
+    holder.execute("BEGIN EXCLUSIVE")
+    with GuardedDb(path) as db:
+        (message,) = _use(db)
+        assert "is locked by another process" in message
+    holder.close()
+    assert _keys(path) == ["old"]
+
+
+def test_a_full_disk(path: pathlib.Path) -> None:
+    """A file that may not grow, by sqlite's own means; what fits is stored, the rest stays in memory."""
+    with GuardedDb(path) as db:
+        _store(db, "first")
+        assert db._file is not None
+        db._file.read("PRAGMA max_page_count = 1")
+        with pytest.warns(PerfDbWarning, match="full") as seen:
+            for number in range(200):
+                _store(db, f"p{number}", find_record(detail="x" * 500))
+        assert len(seen) == 1
+        assert all(len(_found(db, f"p{number}")) == 1 for number in range(200))
+        assert _found(db, "old") == [OLD]
+    connection = sqlite3.connect(path)
+    assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
+    connection.close()
+    assert {"first", "old"} <= set(_keys(path))
+
+
+def test_a_warning_that_is_an_error_leaves_the_db_usable(path: pathlib.Path) -> None:
+    _newer(path)
+    with GuardedDb(path) as db:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with pytest.raises(PerfDbWarning):
+                _store(db, "a")
+        assert _found(db, "a") == [find_record()]
+
+
+# permissions ----------------------------------------------------------------------------------------------------------
+
+
+def _life(path: str | pathlib.Path) -> dict[str, Any]:
+    with GuardedDb(path) as db:
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            old = [one.solver_id for one in _found(db, "old")]
+        return {"old": old, "warnings": [str(one.message) for one in seen] + _use(db)}
+
+
+@pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o444, 0o777), (0o444, 0o555), (0o666, 0o555)])
+def test_a_read_only_db_is_read_and_new_results_stay_in_memory(
+    path: pathlib.Path, open_dir: pathlib.Path, file_mode: int, directory_mode: int
+) -> None:
+    mine = pathlib.Path(shutil.copy(path, open_dir))
+    mine.chmod(file_mode)
+    open_dir.chmod(directory_mode)
+    before = mine.read_bytes()
+    life = as_plain_user(lambda: _life(mine))
+    assert life["old"] == ["Old"]
+    (message,) = life["warnings"]
+    assert "it is still read" in message
+    assert mine.read_bytes() == before
+
+
+@pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o000, 0o777), (0o666, 0o000), (0o200, 0o555)])
+def test_a_db_that_may_not_be_read_is_done_without(
+    path: pathlib.Path, open_dir: pathlib.Path, file_mode: int, directory_mode: int
+) -> None:
+    mine = pathlib.Path(shutil.copy(path, open_dir))
+    before = mine.read_bytes()
+    mine.chmod(file_mode)
+    open_dir.chmod(directory_mode)
+    life = as_plain_user(lambda: _life(mine))
+    assert life["old"] == []
+    (message,) = life["warnings"]
+    assert "permission" in message or "is read-only" in message
+    open_dir.chmod(0o777)
+    assert mine.read_bytes() == before
+
+
+def test_a_damaged_file_that_cannot_be_moved_is_done_without(open_dir: pathlib.Path) -> None:
+    mine = open_dir / "hipfind.db"
+    mine.write_bytes(b"junk" * 300)
+    open_dir.chmod(0o555)
+    life = as_plain_user(lambda: _life(mine))
+    assert len(life["warnings"]) == 1
+    assert mine.read_bytes() == b"junk" * 300
+
+
+def test_a_new_file_in_a_read_only_directory(open_dir: pathlib.Path) -> None:
+    open_dir.chmod(0o555)
+    life = as_plain_user(lambda: _life(open_dir / "sub" / "hipfind.db"))
+    assert len(life["warnings"]) == 1
+    assert os.listdir(open_dir) == []

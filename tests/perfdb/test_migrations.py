@@ -1,0 +1,143 @@
+"""Schema versions: new, current, earlier, newer and foreign files."""
+
+from __future__ import annotations
+
+import pathlib
+import sqlite3
+import threading
+
+import pytest
+
+from hipfind.perfdb import migrations, schema
+from hipfind.perfdb.faults import DbFault, Fault
+from hipfind.perfdb.migrations import MIGRATIONS, Migration, migrate, pending
+from hipfind.perfdb.store import PerfDb
+from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, build_version, find_record
+
+
+def _pragmas(path: pathlib.Path) -> tuple[int, int]:
+    connection = sqlite3.connect(path)
+    values = tuple(connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version"))
+    connection.close()
+    return values[0], values[1]
+
+
+def test_a_new_file_gets_every_migration_with_its_record(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "new.db"
+    with PerfDb.open(path) as db:
+        assert db.read("SELECT id, name FROM migrations ORDER BY id") == [
+            (number, one.name) for number, one in enumerate(MIGRATIONS, start=1)
+        ]
+    assert _pragmas(path) == (schema.APPLICATION_ID, len(MIGRATIONS))
+
+
+def test_names_are_unique() -> None:
+    names = [one.name for one in MIGRATIONS]
+    assert len(set(names)) == len(names)
+
+
+def test_pending_reads_only(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "empty.db"
+    path.touch()
+    connection = sqlite3.connect(path)
+    assert pending(connection, str(path)) == MIGRATIONS
+    connection.close()
+    assert path.stat().st_size == 0
+
+
+def test_a_current_file_is_not_written_when_opened(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "current.db"
+    with PerfDb.open(path) as db:
+        db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record()])
+    before = path.read_bytes()
+    with PerfDb.open(path) as db:
+        assert len(db.find_records("problem", TARGET.key)) == 1
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("version", range(len(MIGRATIONS)))
+def test_every_earlier_version_is_migrated(tmp_path: pathlib.Path, version: int) -> None:
+    path = tmp_path / "old.db"
+    build_version(path, version)
+    with PerfDb.open(path) as db:
+        db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record()])
+        assert len(db.find_records("problem", TARGET.key)) == 1
+    assert _pragmas(path)[1] == len(MIGRATIONS)
+
+
+def test_an_earlier_version_that_cannot_be_written_is_refused_by_name(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "old.db"
+    path.touch()
+    with pytest.raises(DbFault, match=MIGRATIONS[0].name) as caught:
+        PerfDb.open(path, read_only=True)
+    assert caught.value.fault is Fault.OLDER
+    assert path.stat().st_size == 0
+
+
+def _with_pragma(path: pathlib.Path, statement: str) -> bytes:
+    connection = sqlite3.connect(path)
+    connection.execute(statement)
+    connection.commit()
+    connection.close()
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_a_newer_schema_is_refused_and_left_alone(tmp_path: pathlib.Path, read_only: bool) -> None:
+    path = tmp_path / "newer.db"
+    PerfDb.open(path).close()
+    before = _with_pragma(path, f"PRAGMA user_version = {len(MIGRATIONS) + 1}")
+    with pytest.raises(DbFault, match=r"newer hipfind.*upgrade hipfind") as caught:
+        PerfDb.open(path, read_only=read_only)
+    assert caught.value.fault is Fault.NEWER
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    "statement", ["CREATE TABLE songs (title)", "PRAGMA application_id = 1196444487", "PRAGMA user_version = 1"]
+)
+@pytest.mark.parametrize("read_only", [False, True])
+def test_another_programs_database_is_refused_and_left_alone(
+    tmp_path: pathlib.Path, statement: str, read_only: bool
+) -> None:
+    path = tmp_path / "songs.db"
+    before = _with_pragma(path, statement)
+    with pytest.raises(DbFault) as caught:
+        PerfDb.open(path, read_only=read_only)
+    assert caught.value.fault is Fault.FOREIGN
+    assert path.read_bytes() == before
+
+
+def test_a_migration_that_fails_leaves_nothing_of_itself(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "half.db"
+    build_version(path, len(MIGRATIONS))
+    broken = Migration("broken", ("CREATE TABLE half (a)", "CREATE TABLE half (a)"))
+    monkeypatch.setattr(migrations, "MIGRATIONS", (*MIGRATIONS, broken))
+    connection = sqlite3.connect(path, isolation_level=None)
+    with pytest.raises(sqlite3.OperationalError, match="half already exists"):
+        migrate(connection, str(path))
+    assert not connection.in_transaction
+    assert connection.execute("SELECT count(*) FROM sqlite_master WHERE name = 'half'").fetchone() == (0,)
+    assert connection.execute("SELECT count(*) FROM migrations").fetchone() == (len(MIGRATIONS),)
+    assert pending(connection, str(path)) == (broken,)
+    connection.close()
+
+
+def test_a_new_file_opened_by_many_at_once_is_migrated_once(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "new.db"
+    start = threading.Barrier(6)
+    seen: list[list[tuple[str]]] = []
+
+    def open_it() -> None:
+        start.wait()
+        with PerfDb.open(path) as db:
+            seen.append(db.read("SELECT name FROM migrations"))
+
+    threads = [threading.Thread(target=open_it) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert seen == [[(one.name,) for one in MIGRATIONS]] * 6
