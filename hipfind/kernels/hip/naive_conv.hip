@@ -40,7 +40,13 @@ constexpr bool LANES_ARE_CHANNELS = CHANNELS >= 16;
 constexpr int LANES = LANES_ARE_CHANNELS ? CHANNELS : POINTS;
 constexpr int ROWS = LANES_ARE_CHANNELS ? POINTS : CHANNELS;
 
-HF_DEVICE constexpr int64 least(int64 a, int64 b) { return a < b ? a : b; }
+HF_DEVICE int64 least(int64 a, int64 b) { return a < b ? a : b; }
+
+// A count that the compiler knows where it cannot be but 1: then arrays of one element become registers.
+template <int MOST>
+HF_DEVICE int64 number(int64 count) {
+    return MOST == 1 ? 1 : count;
+}
 
 // Steps of `stride` that reach `distance` or pass it.
 HF_DEVICE int64 steps_to(int64 distance, int64 stride) {
@@ -48,8 +54,9 @@ HF_DEVICE int64 steps_to(int64 distance, int64 stride) {
 }
 
 // A block of outputs that is kept in vector registers: 8 vectors are enough to keep two multiply-add units busy.
-constexpr int BLOCK_VECS = least(LANES / VEC, ROWS >= 4 ? 2 : 8 / ROWS);
-constexpr int BLOCK_ROWS = least(ROWS, 8 / BLOCK_VECS);
+constexpr int WIDEST = ROWS >= 4 ? 2 : 8 / ROWS;
+constexpr int BLOCK_VECS = LANES / VEC < WIDEST ? LANES / VEC : WIDEST;
+constexpr int BLOCK_ROWS = ROWS < 8 / BLOCK_VECS ? ROWS : 8 / BLOCK_VECS;
 constexpr int BLOCK_LANES = BLOCK_VECS * VEC;
 
 struct Tile {
@@ -72,12 +79,13 @@ HF_DEVICE void start(Tile& tile, int64 channels, int64 points) {
 HF_DEVICE void multiply(Tile& tile) {
     const acc_t(*rows)[ROWS] = LANES_ARE_CHANNELS ? (const acc_t(*)[ROWS])tile.point : (const acc_t(*)[ROWS])tile.channel;
     const acc_t(*lanes)[LANES] = LANES_ARE_CHANNELS ? (const acc_t(*)[LANES])tile.channel : (const acc_t(*)[LANES])tile.point;
-    const int64 row_count = LANES_ARE_CHANNELS ? tile.points : tile.channels;
-    const int64 lane_count = LANES_ARE_CHANNELS ? tile.channels : tile.points;
+    const int64 row_count = number<ROWS>(LANES_ARE_CHANNELS ? tile.points : tile.channels);
+    const int64 lane_count = number<LANES>(LANES_ARE_CHANNELS ? tile.channels : tile.points);
+    const int64 depth = number<DEPTH>(tile.depth);
     for (int64 row = 0; row < row_count; row += BLOCK_ROWS)
         for (int64 lane = 0; lane < lane_count; lane += BLOCK_LANES) {
             vec_t part[BLOCK_ROWS][BLOCK_VECS] = {};
-            for (int64 d = 0; d < tile.depth; ++d)
+            for (int64 d = 0; d < depth; ++d)
                 for (int i = 0; i < BLOCK_ROWS; ++i)
                     for (int v = 0; v < BLOCK_VECS; ++v)
                         part[i][v] += rows[d][row + i] * *(const vec_t*)&lanes[d][lane + v * VEC];
@@ -171,7 +179,7 @@ template <bool BACKWARD>
 HF_DEVICE bool find_rows(const Conv& p, const elem_t* source, Unit* units, int64 depth_tap, int64 height_tap) {
     const int64 *size = Sides<BACKWARD>::source_size(p), *step = Sides<BACKWARD>::source_step(p);
     bool any = false;
-    for (int u = 0; u < POINTS && u < p.units_per_tile; ++u) {
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         const int64 d = source_of<BACKWARD>(p, 0, units[u].d, depth_tap);
         const int64 h = source_of<BACKWARD>(p, 1, units[u].h, height_tap);
         const bool inside = units[u].count > 0 && d >= 0 && d < size[0] && h >= 0 && h < size[1];
@@ -186,7 +194,7 @@ template <bool BACKWARD>
 HF_DEVICE bool find_points(const Conv& p, Unit* units, int64 tap) {
     const int64 size = Sides<BACKWARD>::source_size(p)[2], stride = Sides<BACKWARD>::source_stride(p);
     bool any = false;
-    for (int u = 0; u < POINTS && u < p.units_per_tile; ++u) {
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         Unit& unit = units[u];
         unit.begin = unit.end = 0;
         if (!unit.row) continue;
@@ -203,20 +211,20 @@ HF_DEVICE bool find_points(const Conv& p, Unit* units, int64 tap) {
 template <bool BACKWARD>
 HF_DEVICE void gather_points(Tile& tile, const Conv& p, const Unit* units, int64 first, int64 count) {
     const int64* step = Sides<BACKWARD>::source_step(p);
-    const int64 point_step = Sides<BACKWARD>::source_stride(p) * step[4];
-    for (int u = 0; u < POINTS && u < p.units_per_tile; ++u) {
+    const int64 width = number<POINTS>(p.width), point_step = Sides<BACKWARD>::source_stride(p) * step[4];
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         const Unit& unit = units[u];
-        acc_t* to = tile.point[tile.depth] + u * p.width;
+        acc_t* to = tile.point[tile.depth] + u * width;
         const bool reads = unit.begin < unit.end;
         const elem_t* from = reads ? unit.from + first * step[1] : nullptr;
-        if (p.width == 1) {
+        if (width == 1) {
             for (int64 r = 0; r < count; ++r) to[r * POINTS] = reads ? load(from[r * step[1]]) : 0;
             continue;
         }
         for (int64 r = 0; r < count; ++r, to += POINTS) {
             clear(to, unit.begin);
             if (reads) gather(to + unit.begin, from + r * step[1], point_step, unit.end - unit.begin);
-            clear(to + unit.end, p.width - unit.end);
+            clear(to + unit.end, width - unit.end);
         }
     }
 }
@@ -232,16 +240,16 @@ HF_DEVICE void sum_taps(Tile& tile, const Conv& p, const elem_t* source, const e
                 if (!find_points<BACKWARD>(p, units, t)) continue;
                 const elem_t* filter = w + d * p.w_step[2] + h * p.w_step[3] + t * p.w_step[4];
                 for (int64 first = 0, count; first < reduced; first += count) {
-                    count = least(DEPTH - tile.depth, reduced - first);
+                    count = number<DEPTH>(least(DEPTH - tile.depth, reduced - first));
                     for (int64 r = 0; r < count; ++r)
-                        gather(tile.channel[tile.depth + r], filter + (first + r) * reduced_step, out_step, tile.channels);
+                        gather(tile.channel[tile.depth + r], filter + (first + r) * reduced_step, out_step, number<CHANNELS>(tile.channels));
                     gather_points<BACKWARD>(tile, p, units, first, count);
                     tile.depth += count;
-                    if (tile.depth == DEPTH) multiply(tile);
+                    if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);
                 }
             }
         }
-    if (tile.depth > 0) multiply(tile);
+    if (DEPTH > 1 && tile.depth > 0) multiply(tile);
 }
 
 template <bool BACKWARD>
@@ -255,7 +263,7 @@ HF_DEVICE void data_tile(int64 item, const elem_t* source, const elem_t* w, elem
     Unit units[POINTS];
     const int64 all = p.segments * p.samples * Sides<BACKWARD>::point_stride(p) * Sides<BACKWARD>::out_size(p)[0] *
                       Sides<BACKWARD>::out_size(p)[1];
-    for (int u = 0; u < POINTS && u < p.units_per_tile; ++u) {
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         units[u] = unit_at<BACKWARD>(p, least(units_at + u, all - 1));
         if (units_at + u >= all) units[u].count = 0;
     }
@@ -263,14 +271,15 @@ HF_DEVICE void data_tile(int64 item, const elem_t* source, const elem_t* w, elem
     start(tile, least(CHANNELS, outputs - channel), p.units_per_tile * p.width);
     sum_taps<BACKWARD>(tile, p, source + group * Sides<BACKWARD>::reduced(p) * Sides<BACKWARD>::source_step(p)[1],
                        w + group * p.out_channels * p.w_step[0] + channel * p.w_step[BACKWARD ? 1 : 0], units);
-    for (int u = 0; u < POINTS && u < p.units_per_tile; ++u) {
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         const Unit& unit = units[u];
+        if (unit.count == 0) continue;
         elem_t* row = out + unit.sample * step[0] + (group * outputs + channel) * step[1] + unit.d * step[2] +
                       unit.h * step[3] + unit.w * step[4];
-        for (int64 c = 0; c < tile.channels; ++c)
-            for (int64 i = 0; i < unit.count; ++i)
+        for (int64 c = 0; c < number<CHANNELS>(tile.channels); ++c)
+            for (int64 i = 0; i < number<POINTS>(unit.count); ++i)
                 write(row[c * step[1] + i * Sides<BACKWARD>::point_stride(p) * step[4]],
-                      result(tile, c, u * p.width + i), p);
+                      result(tile, c, u * number<POINTS>(p.width) + i), p);
     }
 }
 
@@ -308,7 +317,7 @@ HF_DEVICE Column column_at(const Conv& p, int64 index) {
 }
 
 HF_DEVICE void find_columns(const Conv& p, const elem_t* x, Column* columns, int64 count, int64 d, int64 h) {
-    for (int64 j = 0; j < POINTS && j < count; ++j) {
+    for (int64 j = 0; j < number<POINTS>(count); ++j) {
         Column& column = columns[j];
         const int64 x_d = source_of<false>(p, 0, d, column.tap[0]), x_h = source_of<false>(p, 1, h, column.tap[1]);
         const bool inside = x_d >= 0 && x_d < p.x_size[0] && x_h >= 0 && x_h < p.x_size[1];
@@ -318,7 +327,7 @@ HF_DEVICE void find_columns(const Conv& p, const elem_t* x, Column* columns, int
 
 // Gathers `count` positions of x's rows from position `first` of y's row on.
 HF_DEVICE void gather_columns(Tile& tile, const Conv& p, const Column* columns, int64 first, int64 count) {
-    for (int64 j = 0; j < POINTS && j < tile.points; ++j) {
+    for (int64 j = 0; j < number<POINTS>(tile.points); ++j) {
         const Column& column = columns[j];
         acc_t(*to)[POINTS] = tile.point + tile.depth;
         int64 q = 0;
@@ -340,7 +349,7 @@ HF_DEVICE void weights_tile(int64 item, const elem_t* y, const elem_t* x, elem_t
     Tile tile;
     start(tile, least(CHANNELS, p.out_channels - channel), least(POINTS, points - point));
     Column columns[POINTS];
-    for (int64 j = 0; j < POINTS && j < tile.points; ++j) columns[j] = column_at(p, point + j);
+    for (int64 j = 0; j < number<POINTS>(tile.points); ++j) columns[j] = column_at(p, point + j);
     y += (group * p.out_channels + channel) * p.y_step[1];
     x += group * p.in_channels * p.x_step[1];
     for (int64 n = 0; n < p.samples; ++n)
@@ -349,17 +358,17 @@ HF_DEVICE void weights_tile(int64 item, const elem_t* y, const elem_t* x, elem_t
                 const elem_t* row = y + n * p.y_step[0] + d * p.y_step[2] + h * p.y_step[3];
                 find_columns(p, x + n * p.x_step[0], columns, tile.points, d, h);
                 for (int64 first = 0, count; first < p.y_size[2]; first += count) {
-                    count = least(DEPTH - tile.depth, p.y_size[2] - first);
+                    count = number<DEPTH>(least(DEPTH - tile.depth, p.y_size[2] - first));
                     for (int64 q = 0; q < count; ++q)
-                        gather(tile.channel[tile.depth + q], row + (first + q) * p.y_step[4], p.y_step[1], tile.channels);
+                        gather(tile.channel[tile.depth + q], row + (first + q) * p.y_step[4], p.y_step[1], number<CHANNELS>(tile.channels));
                     gather_columns(tile, p, columns, first, count);
                     tile.depth += count;
-                    if (tile.depth == DEPTH) multiply(tile);
+                    if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);
                 }
             }
-    if (tile.depth > 0) multiply(tile);
-    for (int64 j = 0; j < POINTS && j < tile.points; ++j)
-        for (int64 k = 0; k < tile.channels; ++k) {
+    if (DEPTH > 1 && tile.depth > 0) multiply(tile);
+    for (int64 j = 0; j < number<POINTS>(tile.points); ++j)
+        for (int64 k = 0; k < number<CHANNELS>(tile.channels); ++k) {
             const Column& c = columns[j];
             write(w[(group * p.out_channels + channel + k) * p.w_step[0] + c.channel * p.w_step[1] +
                     c.tap[0] * p.w_step[2] + c.tap[1] * p.w_step[3] + c.tap[2] * p.w_step[4]],
