@@ -50,7 +50,7 @@ class Target:
 
     @property
     def key(self) -> str:
-        """Identity of the silicon for the perf DB: vendor, architecture, compute units. No marketing name, no driver."""
+        """Identity of the silicon in the perf DB: vendor, architecture, compute units; no marketing name, no driver."""
         return f"{self.vendor}:{self.arch}:{self.compute_units}"
 
 

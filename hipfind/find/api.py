@@ -29,8 +29,9 @@ def find(
 ) -> FindReport:
     """Find the fastest solver: measures what the perf DB does not know yet, and stores it.
 
-    ``mode``: "normal", "fast", "hybrid", "dynamic_hybrid" or MIOpen's number; None takes the setting. ``workspace_limit``
-    in bytes; a result under a limit that excluded somebody is not stored. ``verify``: "first", "always", "off".
+    ``mode``: "normal", "fast", "hybrid", "dynamic_hybrid" or MIOpen's number; None takes the setting.
+    ``workspace_limit`` in bytes; a result under a limit that excluded somebody is not stored. ``verify``: "first",
+    "always", "off".
     ``on_progress`` is called with a Progress for each step.
     """
     return engine.find(

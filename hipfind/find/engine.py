@@ -100,8 +100,9 @@ def _find(
         with session.measuring():
             _measure(problem, session, missing, known, on_progress)
     candidates = _candidates(standings, entries, used, source)
-    stored = source is Source.MEASURED and _is_general(candidates) and store_candidates(problem, session, candidates)
-    if stored:
+    stored = False
+    if source is Source.MEASURED and _is_general(candidates):
+        stored = store_candidates(problem, session, candidates)
         session.forget()
     return FindReport(
         problem,

@@ -20,7 +20,6 @@ from hipfind.find.immediate import answer
 from hipfind.find.report import Choice
 from hipfind.find.session import Session
 from hipfind.invokers.invoker import Invoker, build
-from hipfind.invokers.workspace import WorkspacePool
 from hipfind.problem.base import Problem
 
 _log = logging.getLogger("hipfind.find")
@@ -39,7 +38,7 @@ class Plan:
         self.choice = choice
         self._device = session.device
         self._invoker = invoker
-        self._pool = WorkspacePool(session.device)
+        self._pool = session.workspaces
         roles = problem.roles
         self._slots = [roles.index(role) for role in problem.inputs]
         self._output_slot = roles.index(problem.output)

@@ -18,6 +18,7 @@ from hipfind.device.base import Device
 from hipfind.device.devices import get_device
 from hipfind.find.report import Choice, Source
 from hipfind.find.timing import DeviceTimer, Timer
+from hipfind.invokers.workspace import WorkspacePool
 from hipfind.perfdb.fingerprint import environment_of
 from hipfind.perfdb.guard import GuardedDb
 from hipfind.perfdb.records import Environment
@@ -86,6 +87,7 @@ class Session:
         self.registry = registry or default_registry()
         self.timer = timer or DeviceTimer(device)
         self.environment: Environment = environment_of(device.environment())
+        self.workspaces = WorkspacePool(device)
         self.answers: LruCache[Answer] = LruCache(_KEPT_PLANS)
         self.plans: LruCache[Any] = LruCache(_KEPT_PLANS)
         self._measuring = threading.Lock()

@@ -20,7 +20,7 @@ _STORED = (
 
 
 def store_candidates(problem: Problem, session: Session, candidates: Sequence[Candidate]) -> bool:
-    """Store the measured candidates, and recorded ones whose outcome changed. True when the DB now has them."""
+    """Store the measured candidates, and recorded ones whose outcome changed. True when the DB file now has them."""
     keep = [one for one in candidates if one.outcome in _STORED and one.source in (Source.MEASURED, Source.USER_DB)]
     if not any(one.outcome is Outcome.WON for one in keep):
         return False
@@ -43,5 +43,4 @@ def store_candidates(problem: Problem, session: Session, candidates: Sequence[Ca
                 verified=one.verified,
             )
         )
-    session.db.store_find(problem, target, session.environment, records)
-    return True
+    return session.db.store_find(problem, target, session.environment, records)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 from collections.abc import Mapping
 
@@ -54,11 +55,10 @@ def known_records(
         record = _known(stored)
         if record is not None:
             known[record.solver_id] = record
-    notes: list[str] = []
-    if lookup.stale:
-        notes.append(
-            f"{len(lookup.stale)} record(s) from another environment (driver, BLAS, compiler or CPU) were not used"
-        )
+    notes = [
+        f"{count} record(s) not used: {reason}"
+        for reason, count in collections.Counter(stale.reason for stale in lookup.stale).items()
+    ]
     if outdated:
         notes.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
     return known, tuple(notes)

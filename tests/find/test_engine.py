@@ -178,7 +178,7 @@ def test_another_environment_is_reported_and_not_trusted(make_session: MakeSessi
     other = Session(other.device, other.db, other.registry, other.timer)
     assert immediate(problem, other)[0].source is Source.WTI
     report = find(problem, other)
-    assert report.source is Source.MEASURED and any("another environment" in note for note in report.notes)
+    assert report.source is Source.MEASURED and any("not used" in note for note in report.notes)
     back = make_session(solvers, behaviours)  # the first environment's records are still there
     assert find(problem, back).source is Source.USER_DB
 
@@ -230,7 +230,7 @@ def test_unknown_names_are_refused(make_session: MakeSession, problem: ConvProbl
         find(problem, session, mode="banana")
     with pytest.raises(SettingError, match="first, off, always"):
         find(problem, session, verify="maybe")
-    assert session.db.lookup(problem.key(), session.device.target.key, session.environment).trusted == []
+    assert session.db.lookup(problem.key(), session.device.target.key, session.environment).trusted == ()
 
 
 def test_nothing_usable_stores_nothing(make_session: MakeSession, problem: ConvProblem) -> None:
@@ -257,7 +257,7 @@ def test_an_empty_batch_is_not_measured_and_not_stored(make_session: MakeSession
     session = make_session(list(default_registry().solvers), {}, problem=empty)
     report = find(empty, session, mode="normal")
     assert report.source is Source.TRIVIAL and report.best is not None and not report.stored
-    assert session.db.lookup(empty.key(), session.device.target.key, session.environment).trusted == []
+    assert session.db.lookup(empty.key(), session.device.target.key, session.environment).trusted == ()
 
 
 def test_transposed_convolution_shares_the_answer_of_its_mirror(make_session: MakeSession) -> None:
