@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import hypothesis
 import pytest
+
+# no example fails for being slow: a loaded machine is not a bug
+hypothesis.settings.register_profile("hipfind", deadline=None)
+hypothesis.settings.load_profile("hipfind")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
