@@ -111,6 +111,7 @@ class ConvProblem:
             )
         else:
             y_lengths = rules.lengths_of("y", y)
+            rules.check_ranks(x_lengths, w_lengths, y_lengths)
         hint = rules.layout_names(layout, ndim)
         tensors = (
             TensorDescriptor.packed(lengths, one, name)

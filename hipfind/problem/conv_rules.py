@@ -112,8 +112,7 @@ def output_lengths(
     output_padding: tuple[int, ...],
 ) -> tuple[int, ...]:
     """Lengths of y. Raises ProblemError where an output extent would be less than 1."""
-    if len(x) != len(w):
-        raise ProblemError("x and w need the same number of dimensions", got=f"x={x}, w={w}")
+    check_ranks(x, w)
     _check_positive(stride, "stride", 1)
     _check_positive(dilation, "dilation", 1)
     _check_output_padding(output_padding, stride, mode)
@@ -150,6 +149,12 @@ def joint_layouts(x: TensorDescriptor, w: TensorDescriptor, y: TensorDescriptor)
     return (first[0], first[1], first[2])
 
 
+def check_ranks(*lengths: tuple[int, ...]) -> None:
+    """Raise ProblemError for tensors of different numbers of dimensions."""
+    if len({len(sizes) for sizes in lengths}) != 1:
+        raise ProblemError("x, w and y need the same number of dimensions", got=", ".join(map(str, lengths)))
+
+
 def check(problem: ConvProblem) -> None:
     """Raise ProblemError for the first rule that the problem breaks."""
     if problem.direction not in DIRECTIONS:
@@ -160,7 +165,7 @@ def check(problem: ConvProblem) -> None:
     if problem.compute == "tf32" and problem.x.dtype is not DType.FP32:
         raise ProblemError("compute type tf32 needs fp32 tensors", got=problem.x.dtype.value)
     _check_dtypes(problem)
-    _check_ranks(problem)
+    _check_numbers(problem)
     _check_channels(problem)
     _check_extents(problem)
     output = problem.tensor(problem.output)
@@ -184,10 +189,8 @@ def _check_dtypes(problem: ConvProblem) -> None:
     )
 
 
-def _check_ranks(problem: ConvProblem) -> None:
-    ranks = [len(tensor.lengths) for tensor in (problem.x, problem.w, problem.y)]
-    if len(set(ranks)) != 1:
-        raise ProblemError("x, w and y need the same number of dimensions", got=f"{ranks}")
+def _check_numbers(problem: ConvProblem) -> None:
+    check_ranks(problem.x.lengths, problem.w.lengths, problem.y.lengths)
     for name in ("stride", "pad", "pad_end", "dilation"):
         values = getattr(problem, name)
         if len(values) != problem.ndim:

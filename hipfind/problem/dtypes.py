@@ -54,6 +54,8 @@ class DType(enum.Enum):
         """DType from a DType, one of its names, or a numpy/torch/cupy dtype. Raises ProblemError for others."""
         if isinstance(name, cls):
             return name
+        if isinstance(name, type) and name is not float:  # numpy's scalar types; Python's float is no size
+            name = name.__name__
         text = str(getattr(name, "name", name)).rsplit(".", maxsplit=1)[-1].lower()
         text = _ALIASES.get(text, text)
         try:

@@ -1,4 +1,4 @@
-"""MIOpen's find-db key of a convolution problem, byte for byte: ``3-8-8-3x3-6-6-6-1-0x0-1x1-1x1-0-NCHW-FP32-F``.
+"""MIOpen's find-db key of a convolution problem, byte for byte: ``3-8-8-3x3-16-6-6-1-0x0-1x1-1x1-0-NCHW-FP32-F``.
 
 Fields (2D; 3D has the depth before the height everywhere)::
 
@@ -22,7 +22,7 @@ from hipfind.problem.conv import ConvProblem
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, packed_strides
 
-EXAMPLE = "3-224-224-7x7-64-112-112-1-3x3-2x2-1x1-0-NCHW-FP32-F"
+EXAMPLE = "3-8-8-3x3-16-6-6-1-0x0-1x1-1x1-0-NCHW-FP32-F"
 
 _DIRECTIONS = {"fwd": "F", "bwd": "B", "wrw": "W"}
 _FROM_MIOPEN = {name: direction for direction, name in _DIRECTIONS.items()}
