@@ -15,6 +15,7 @@ from hipfind.target import Target
 _GEMM_EFFICIENCY = 0.8  # what vendor BLAS reaches of the peak on large, aligned products
 _BANDWIDTH_EFFICIENCY = 0.85
 _TILE = 128  # output tile of a matrix-core GEMM
+_HOST_PACKING = 16  # multiply-adds that a CPU could do while it packs or stores one element of a matrix
 
 
 def expected_time_ms(target: Target, steps: tuple[Step, ...]) -> float:
@@ -23,7 +24,12 @@ def expected_time_ms(target: Target, steps: tuple[Step, ...]) -> float:
 
 
 def wti(target: Target, problem: Problem, steps: tuple[Step, ...]) -> float:
-    """Fraction of peak that the direct algorithm would need to take as long as these steps."""
+    """Fraction of peak that the direct algorithm would need to take as long as these steps.
+
+    1.0 where there is nothing to compute (a batch of 0).
+    """
+    if not problem.flops:
+        return 1.0
     seconds = expected_time_ms(target, steps) * 1e-3
     dtype = problem.tensor(problem.output).dtype.value
     return problem.flops / (target.peak(dtype) * seconds)
@@ -43,7 +49,9 @@ def _step_seconds(target: Target, step: KernelStep | GemmStep | ClearStep) -> fl
 def _gemm_seconds(target: Target, gemm: GemmSpec) -> float:
     rate = target.peak(gemm.dtype.value) * _GEMM_EFFICIENCY
     if target.is_host:
-        return gemm.flops / rate
+        # BLAS packs every element before it multiplies, so products that are thin in any direction are slower.
+        packed = gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
+        return (gemm.flops + 2 * _HOST_PACKING * packed) / rate
     # A product with fewer tiles than compute units leaves some of them idle, one tile past a full wave costs a wave.
     tiles = math.ceil(gemm.m / _TILE) * math.ceil(gemm.n / _TILE) * gemm.batch
     waves = math.ceil(tiles / target.compute_units)
