@@ -1,0 +1,192 @@
+"""Matrix products on AMD GPUs: hipBLASLt, and hipBLAS for what it cannot do (and for GPUs that it does not know)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from typing import Any, NoReturn
+
+from hip import hip, hipblas, hipblaslt
+
+from hipfind.device.base import Device, RunGemm
+from hipfind.device.gpu import GpuDevice
+from hipfind.device.gpu_blas import Algorithm, GpuBlas, LtBlas, Matrix, Product, Scalars, column_major
+from hipfind.device.gpu_driver import Driver
+from hipfind.errors import DeviceError
+from hipfind.kernels.spec import GemmSpec
+from hipfind.problem.dtypes import DType
+
+_TYPES = {
+    DType.FP64: hip.hipDataType.HIP_R_64F,
+    DType.FP32: hip.hipDataType.HIP_R_32F,
+    DType.FP16: hip.hipDataType.HIP_R_16F,
+    DType.BF16: hip.hipDataType.HIP_R_16BF,
+}
+_TRANS = (hipblas.hipblasOperation_t.HIPBLAS_OP_N, hipblas.hipblasOperation_t.HIPBLAS_OP_T)
+_INT32_MAX = 2**31 - 1
+
+
+def make_blas(device: GpuDevice) -> GpuBlas:
+    """hipBLASLt and hipBLAS, or whichever is there. Raises DeviceError with both reasons when neither is."""
+    libraries: list[GpuBlas] = []
+    reasons: list[str] = []
+    for library in (HipblasLt, Hipblas):
+        try:
+            libraries.append(library(device, device.driver))
+        except DeviceError as error:
+            reasons.append(str(error))
+    if not libraries:
+        raise DeviceError("neither hipBLASLt nor hipBLAS can be used", got="; ".join(reasons))
+    return libraries[0] if len(libraries) == 1 else _FirstThatCan(device, device.driver, libraries)
+
+
+class _FirstThatCan(GpuBlas):
+    """Libraries in order of preference."""
+
+    def __init__(self, device: Device, driver: Driver, libraries: list[GpuBlas]) -> None:
+        super().__init__(device, driver)
+        self._libraries = libraries
+        self.version = ", ".join(library.version for library in libraries)
+
+    def make_product(self, spec: GemmSpec) -> RunGemm:
+        *preferred, last = self._libraries
+        for library in preferred:
+            with contextlib.suppress(DeviceError):
+                return library.make_product(spec)
+        return last.make_product(spec)
+
+
+class HipblasLt(LtBlas):
+    """hipBLASLt."""
+
+    def __init__(self, device: Device, driver: Driver) -> None:
+        super().__init__(device, driver)
+        self._handle = _call(hipblaslt, "hipblasLtCreate")
+        self.version = f"hipBLASLt {_call(hipblaslt, 'hipblasLtGetVersion', self._handle)}"
+
+    def describe(self, product: Product) -> tuple[Any, ...]:
+        attributes = hipblaslt.hipblasLtMatmulDescAttributes_t
+        scale = _TYPES[DType.FP64 if product.a.dtype is DType.FP64 else DType.FP32]
+        operation = _call(hipblaslt, "hipblasLtMatmulDescCreate", _compute_type(product.a.dtype), scale)
+        for attribute, trans in (
+            (attributes.HIPBLASLT_MATMUL_DESC_TRANSA, product.trans_a),
+            (attributes.HIPBLASLT_MATMUL_DESC_TRANSB, product.trans_b),
+        ):
+            _set(hipblaslt.hipblasLtMatmulDescSetAttribute, operation, attribute, ctypes.c_int32(_TRANS[trans]))
+        return (operation, *(self._layout(matrix, product.batch) for matrix in (product.a, product.b, product.c)))
+
+    def _layout(self, matrix: Matrix, batch: int) -> Any:
+        attributes = hipblaslt.hipblasLtMatrixLayoutAttribute_t
+        layout = _call(
+            hipblaslt, "hipblasLtMatrixLayoutCreate", _TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld
+        )
+        if batch > 1:
+            for attribute, value in (
+                (attributes.HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT, ctypes.c_int32(batch)),
+                (attributes.HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, ctypes.c_int64(matrix.stride)),
+            ):
+                _set(hipblaslt.hipblasLtMatrixLayoutSetAttribute, layout, attribute, value)
+        return layout
+
+    def release(self, descriptors: tuple[Any, ...]) -> None:
+        operation, *layouts = descriptors
+        hipblaslt.hipblasLtMatmulDescDestroy(operation)
+        for layout in layouts:
+            hipblaslt.hipblasLtMatrixLayoutDestroy(layout)
+
+    def rank(self, descriptors: tuple[Any, ...], budget: int, alignment: int, count: int) -> list[Algorithm]:
+        operation, a, b, c = descriptors
+        result = hipblaslt.hipblasLtMatmulHeuristicResult_t
+        size = result().c_sizeof()
+        found = (ctypes.c_char * (size * count))()
+        preference = _call(hipblaslt, "hipblasLtMatmulPreferenceCreate")
+        try:
+            limit = hipblaslt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
+            _set(hipblaslt.hipblasLtMatmulPreferenceSetAttribute, preference, limit, ctypes.c_uint64(budget))
+            status, length = hipblaslt.hipblasLtMatmulAlgoGetHeuristic(
+                self._handle, operation, a, b, c, c, preference, count, ctypes.addressof(found)
+            )
+        finally:
+            _call(hipblaslt, "hipblasLtMatmulPreferenceDestroy", preference)
+        if status == hipblas.hipblasStatus_t.HIPBLAS_STATUS_NOT_SUPPORTED:
+            return []
+        if status:
+            _fail("hipblasLtMatmulAlgoGetHeuristic", status)
+        entries = [(ctypes.addressof(found) + size * index) for index in range(length)]
+        # An entry begins with the algorithm, so its address is the algorithm's.
+        ranked = [(entry, result.fromObj(entry)) for entry in entries]
+        return [Algorithm(entry, int(one.workspaceSize), found) for entry, one in ranked if not one.state]
+
+    def multiply(
+        self,
+        descriptors: tuple[Any, ...],
+        scalars: Scalars,
+        operands: tuple[int, int, int],
+        algorithm: Algorithm,
+        workspace: int,
+        stream: int,
+    ) -> None:
+        operation, a_layout, b_layout, c_layout = descriptors
+        a, b, c = operands
+        (status,) = hipblaslt.hipblasLtMatmul(
+            self._handle, operation, scalars.alpha, a, a_layout, b, b_layout, scalars.beta, c, c_layout, c, c_layout,
+            algorithm.handle, workspace, algorithm.workspace_bytes, stream,
+        )  # fmt: skip
+        if status:
+            _fail("hipblasLtMatmul", status)
+
+
+class Hipblas(GpuBlas):
+    """hipBLAS. Its handle remembers a stream, so calls go one at a time; it takes its workspace itself."""
+
+    def __init__(self, device: Device, driver: Driver) -> None:
+        super().__init__(device, driver)
+        self._handle = _call(hipblas, "hipblasCreate")
+        self._lock = threading.Lock()
+        self.version = "hipBLAS"
+
+    def make_product(self, spec: GemmSpec) -> RunGemm:
+        product = column_major(spec)
+        scalars = Scalars(spec)
+        a, b, c = product.a, product.b, product.c
+        numbers = (product.m, product.n, product.k, a.ld, b.ld, c.ld, product.batch)
+        name = "hipblasGemmStridedBatchedEx" + ("_64" if max(numbers) > _INT32_MAX else "")
+        types = [_TYPES[matrix.dtype] for matrix in (a, b, c)]
+        head = (_TRANS[product.trans_a], _TRANS[product.trans_b], product.m, product.n, product.k, scalars.alpha)
+        tail = (product.batch, _compute_type(a.dtype), hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT)
+
+        def run(row_a: int, row_b: int, row_c: int, stream: int) -> None:
+            with self.driver.active(), self._lock:
+                _call(hipblas, "hipblasSetStream", self._handle, stream)
+                _call(
+                    hipblas, name, self._handle, *head, row_b, types[0], a.ld, a.stride, row_a, types[1], b.ld,
+                    b.stride, scalars.beta, row_c, types[2], c.ld, c.stride, *tail,
+                )  # fmt: skip
+
+        return run
+
+
+def _compute_type(dtype: DType) -> Any:
+    types = hipblas.hipblasComputeType_t
+    return types.HIPBLAS_COMPUTE_64F if dtype is DType.FP64 else types.HIPBLAS_COMPUTE_32F
+
+
+def _set(setter: Any, target: Any, attribute: Any, value: Any) -> None:
+    (status,) = setter(target, attribute, ctypes.addressof(value), ctypes.sizeof(value))
+    if status:
+        _fail(setter.__name__, status)
+
+
+def _call(library: Any, name: str, *arguments: Any) -> Any:
+    try:
+        status, *results = getattr(library, name)(*arguments)
+    except (RuntimeError, ValueError) as error:
+        raise DeviceError(f"{name} failed", got=str(error)) from error
+    if status:
+        _fail(name, status)
+    return results[0] if results else None
+
+
+def _fail(call: str, status: Any) -> NoReturn:
+    raise DeviceError(f"{call} failed", got=f"{status.name} ({int(status)})")

@@ -1,0 +1,61 @@
+"""Portable kernels compiled for AMD GPUs by hiprtc, in memory; needs ROCm's compiler but no GPU."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from hip import hiprtc
+
+from hipfind.device.gpu_driver import BLOCK
+from hipfind.errors import CompileError, CompilerNotFoundError
+from hipfind.kernels.spec import HIP_SOURCES, PORTABLE_HEADER, KernelSpec
+
+
+def version() -> str:
+    """hiprtc's version. Raises CompilerNotFoundError."""
+    major, minor = _call("hiprtcVersion")
+    return f"hiprtc {major}.{minor}"
+
+
+def options(spec: KernelSpec, arch: str) -> list[str]:
+    """The compiler's arguments for a kernel, e.g. for ``arch`` "gfx942"."""
+    defines = (("HF_HIP", "1"), ("HF_BLOCK", str(BLOCK)), *spec.defines)
+    return [f"--offload-arch={arch}", "-std=c++17", "-O3", *(f"-D{name}={value}" for name, value in defines)]
+
+
+def compile_kernel(spec: KernelSpec, arch: str) -> bytes:
+    """The code object of ``spec`` for ``arch``. Raises CompileError with the log, CompilerNotFoundError."""
+    source, header = ((HIP_SOURCES / name).read_text() for name in (spec.source, PORTABLE_HEADER))
+    program = _call("hiprtcCreateProgram", source, spec.source, 1, [header], [PORTABLE_HEADER])
+    try:
+        arguments = options(spec, arch)
+        (status,) = hiprtc.hiprtcCompileProgram(program, len(arguments), arguments)
+        if status:
+            raise CompileError(
+                f"hiprtc could not compile {spec.source} for {arch} ({status.name})",
+                log=_log(program),
+                got=" ".join(arguments),
+            )
+        code = bytearray(_call("hiprtcGetCodeSize", program))
+        _call("hiprtcGetCode", program, code)
+        return bytes(code)
+    finally:
+        _call("hiprtcDestroyProgram", program.createRef())
+
+
+def _log(program: Any) -> str:
+    text = bytearray(_call("hiprtcGetProgramLogSize", program))
+    if text:
+        _call("hiprtcGetProgramLog", program, text)
+    return text.rstrip(b"\0").decode(errors="replace")
+
+
+def _call(name: str, *arguments: Any) -> Any:
+    try:
+        status, *results = getattr(hiprtc, name)(*arguments)
+    except (RuntimeError, ValueError) as error:
+        raise CompilerNotFoundError("ROCm's runtime compiler (hiprtc) cannot be used", got=str(error)) from error
+    if status:
+        _, meaning = hiprtc.hiprtcGetErrorString(status)
+        raise CompileError(f"{name} failed", got=f"{status.name} ({int(status)}): {meaning}")
+    return results[0] if len(results) == 1 else tuple(results)
