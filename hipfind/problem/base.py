@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -94,4 +94,16 @@ class Problem(Protocol):
     @property
     def reduction_length(self) -> int:
         """How many products are summed into one output element at most; tolerances grow with it."""
+        ...
+
+    @property
+    def compute(self) -> str:
+        """Accumulation type: "" for the usual one, "tf32" where products of fp32 may be reduced."""
+        ...
+
+    def usual_size(self, arrays: Mapping[str, npt.NDArray[Any]]) -> float:
+        """Root mean square of the result's elements if the signs of their terms were random.
+
+        Rounding errors follow it, also where terms cancel and the result itself is smaller.
+        """
         ...

@@ -248,6 +248,11 @@ class ConvProblem:
 
         return conv_reference_at(self, arrays, indices)
 
+    def usual_size(self, arrays: Mapping[str, npt.NDArray[Any]]) -> float:
+        from hipfind.problem.reference import conv_usual_size
+
+        return conv_usual_size(self, arrays)
+
     # what solvers ask ------------------------------------------------------------------------------------------------
 
     @property

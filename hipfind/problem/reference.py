@@ -70,6 +70,22 @@ def conv_reference_at(problem: ConvProblem, arrays: Mapping[str, Array], indices
     return _scaled(p, result, None if former is None else former[tuple(points.T)])
 
 
+def conv_usual_size(problem: ConvProblem, arrays: Mapping[str, Array]) -> float:
+    """``Problem.usual_size``: from the root mean squares of the inputs and the number of products an element."""
+    elements = problem.tensor(problem.output).elements
+    if elements == 0:
+        return 0.0
+    size = abs(problem.alpha) * math.sqrt(problem.flops / 2 / elements)
+    size *= math.prod(_root_mean_square(arrays[role]) for role in problem.inputs)
+    return math.hypot(size, problem.beta * _root_mean_square(arrays[problem.output])) if problem.reads_output else size
+
+
+def _root_mean_square(values: Array) -> float:
+    parts = np.array_split(values, values.size // _BLOCK + 1)
+    total = sum(float(np.square(part.astype(np.float64)).sum()) for part in parts)
+    return math.sqrt(total / max(values.size, 1))
+
+
 def _canonical(problem: ConvProblem, arrays: Mapping[str, Array]) -> tuple[ConvProblem, dict[str, Array]]:
     """The problem in convolution mode and its checked arrays by its roles; the output only where it is read."""
     tensors = {}

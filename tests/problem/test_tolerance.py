@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 
 import ml_dtypes
@@ -14,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from hipfind.errors import ArrayError
 from hipfind.problem import ConvProblem, DType
-from hipfind.problem.tolerance import check, limit, relative_error
+from hipfind.problem.tolerance import check, judge, limit, relative_error
 from tests.helpers.arrays import make_arrays
 
 FLOATS = [dtype for dtype in DType if dtype.is_float]
@@ -59,6 +60,8 @@ def test_a_reference_that_is_not_finite_must_be_matched() -> None:
         [math.inf, math.nan, math.inf],
     ):
         assert math.isnan(relative_error(np.array(wrong), ref))
+        assert not check(np.array(wrong), ref, DType.FP32, 1, usual_size=1.0).ok
+    assert check(ref, ref, DType.FP32, 1, usual_size=1.0).ok
 
 
 def test_one_unwritten_element_fails_in_every_dtype() -> None:
@@ -129,6 +132,51 @@ def test_a_result_in_a_narrower_type_than_promised_is_wrong() -> None:
     assert not check(ref.astype(np.float32), ref, DType.FP64, problem.reduction_length).ok
     half = {role: arrays[role].astype(np.float16) for role in problem.inputs}
     assert not check(problem.reference(half).astype(np.float32), ref, DType.FP32, problem.reduction_length).ok
+
+
+@pytest.mark.parametrize("direction", ["fwd", "bwd", "wrw"])
+def test_the_usual_size_is_that_of_results_of_random_data(direction: str) -> None:
+    problem = ConvProblem.create(
+        direction, (16, 12, 14, 13), (20, 3, 3, 4), stride=(3, 2), groups=4, alpha=0.5, beta=2.0, dtype="fp64"
+    )
+    rng = np.random.default_rng(0)
+    arrays = {role: 3.0 * rng.standard_normal(problem.tensor(role).lengths) for role in problem.roles}
+    size = np.sqrt(np.square(problem.reference(arrays)).mean())
+    assert problem.usual_size(arrays) == pytest.approx(size, rel=0.1)
+    plain = dataclasses.replace(problem, alpha=1.0, beta=0.0)
+    assert plain.usual_size(arrays) == pytest.approx(np.sqrt(np.square(plain.reference(arrays)).mean()), rel=0.1)
+
+
+def test_a_single_element_whose_terms_cancel_is_right() -> None:
+    """One output in 25 is that small; what fp32 loses in its terms is not an error of the solver."""
+    problem = ConvProblem.create("fwd", (1, 3, 3, 3), (1, 3, 3, 3))
+    failed = 0
+    for seed in range(300):
+        arrays = make_arrays(problem, seed)
+        ref = problem.reference(arrays)
+        terms = (arrays["x"] * arrays["w"]).ravel()
+        out = batch_sum(terms, np.float32).reshape(1, 1, 1, 1)
+        assert judge(problem, arrays, out, ref).ok
+        assert not judge(problem, arrays, out + 1e-4 * problem.usual_size(arrays), ref).ok
+        failed += not check(out, ref, DType.FP32, problem.reduction_length).ok
+    assert failed > 0
+
+
+def test_judge_looks_at_dtype_length_and_compute_type_of_the_problem() -> None:
+    problem = ConvProblem.create("wrw", (4, 8, 12, 12), (16, 8, 3, 3), compute="tf32")
+    arrays = make_arrays(problem, seed=0)
+    ref = problem.reference(arrays)
+    verdict = judge(problem, arrays, ref.astype(np.float32), ref)
+    assert verdict.ok
+    assert verdict.limit >= limit(DType.FP32, 4 * 10 * 10, "tf32") > limit(DType.FP32, 4 * 10 * 10)
+    some = ref[:2, :1]
+    assert judge(problem, arrays, some.astype(np.float32), some).ok
+
+
+def test_an_empty_result_is_right() -> None:
+    problem = ConvProblem.create("fwd", (0, 3, 3, 3), (2, 3, 3, 3))
+    arrays = make_arrays(problem, seed=0)
+    assert judge(problem, arrays, arrays["y"], problem.reference(arrays)).ok
 
 
 def test_tf32_products_are_right_only_where_they_are_allowed() -> None:
