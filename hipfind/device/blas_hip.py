@@ -7,7 +7,7 @@ import ctypes
 import threading
 from typing import Any, NoReturn
 
-from hip import hip, hipblas, hipblaslt
+from rocm.bindings import hip, hipblas, hipblaslt
 
 from hipfind.device.base import Device, RunGemm
 from hipfind.device.gpu import GpuDevice

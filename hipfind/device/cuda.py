@@ -10,8 +10,8 @@ from typing import Any, NoReturn
 from cuda.bindings import driver as cuda
 
 from hipfind.device import cuda_compiler
-from hipfind.device.blas_cuda import make_blas
 from hipfind.device.gpu import GpuDevice
+from hipfind.device.gpu_blas import GpuBlas
 from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import KernelSpec
@@ -28,7 +28,16 @@ def open_device(ordinal: int) -> GpuDevice:
     count = device_count()
     if not 0 <= ordinal < count:
         raise DeviceError(f"CUDA device {ordinal} does not exist", got=f"{count} CUDA devices")
-    return GpuDevice(CudaDriver(ordinal), make_blas)
+    return GpuDevice(CudaDriver(ordinal), _make_blas)
+
+
+def _make_blas(device: GpuDevice) -> GpuBlas:
+    try:
+        from hipfind.device.blas_cuda import make_blas
+    except ImportError as error:
+        remedy = "pip install 'hipfind[cuda]'"
+        raise DeviceError("products on NVIDIA GPUs need nvmath-python", got=str(error), remedy=remedy) from error
+    return make_blas(device)
 
 
 def _call(name: str, *arguments: Any) -> Any:

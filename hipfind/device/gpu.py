@@ -245,14 +245,12 @@ class _Launch:
         words, location = frame
         words[_POINTERS : _POINTERS + len(addresses)] = list(addresses)
         driver = self._device.driver
-        previous = driver.enter()
         try:
-            driver.launch(self._function, self._blocks, BLOCK, stream, location)
+            with driver.active():
+                driver.launch(self._function, self._blocks, BLOCK, stream, location)
         except DeviceError as error:
             raise KernelLaunchError(f"kernel {self._entry} did not start on {self._device.name}: {error}") from error
         finally:
-            if previous is not None:
-                driver.leave(previous)
             self._frames.append(frame)
 
     def _new_frame(self, pointers: int) -> tuple[ctypes.Array[ctypes.c_uint64], int]:

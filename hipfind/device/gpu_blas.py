@@ -212,12 +212,8 @@ class _LtProduct:
         algorithm = self._chosen.get(alignment) or self.choose(alignment)
         blas = self._blas
         workspace = blas.workspace(stream) if algorithm.workspace_bytes else 0
-        previous = blas.driver.enter()
-        try:
+        with blas.driver.active():
             blas.multiply(self._descriptors, self._scalars, (b, a, c), algorithm, workspace, stream)
-        finally:
-            if previous is not None:
-                blas.driver.leave(previous)
 
 
 def _nothing(a: int, b: int, c: int, stream: int) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
-from collections.abc import Iterator
 from typing import NoReturn
 
 from hipfind.errors import DeviceError, KernelLaunchError, OutOfMemoryError
@@ -54,15 +53,9 @@ class Driver(abc.ABC):
     def leave(self, previous: int) -> None:
         """Make current what was current before ``enter``."""
 
-    @contextlib.contextmanager
-    def active(self) -> Iterator[None]:
+    def active(self) -> contextlib.AbstractContextManager[None]:
         """``enter`` and ``leave`` around a block."""
-        previous = self.enter()
-        try:
-            yield
-        finally:
-            if previous is not None:
-                self.leave(previous)
+        return _Active(self)
 
     @abc.abstractmethod
     def properties(self) -> GpuProperties: ...
@@ -161,6 +154,22 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def destroy_graph(self, graph: int) -> None: ...
+
+
+class _Active(contextlib.AbstractContextManager[None]):
+    """A class because a generator would take as long as a launch."""
+
+    __slots__ = ("_driver", "_previous")
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+
+    def __enter__(self) -> None:
+        self._previous = self._driver.enter()
+
+    def __exit__(self, *exception: object) -> None:
+        if self._previous is not None:
+            self._driver.leave(self._previous)
 
 
 def raise_error(call: str, code: int, name: str, meaning: str) -> NoReturn:

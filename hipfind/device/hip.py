@@ -1,4 +1,4 @@
-"""AMD GPUs through hip-python: the HIP runtime as a ``Driver``.
+"""AMD GPUs through hip-python (its packages under ``rocm.bindings``): the HIP runtime as a ``Driver``.
 
 hip-python opens ROCm's libraries at the first call into them; one that is missing or fails is a DeviceError.
 """
@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
-from hip import hip
+from rocm.bindings import hip
 
 from hipfind.device import hip_compiler
-from hipfind.device.blas_hip import make_blas
 from hipfind.device.gpu import GpuDevice
+from hipfind.device.gpu_blas import GpuBlas
 from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import KernelSpec
@@ -27,7 +27,16 @@ def open_device(ordinal: int) -> GpuDevice:
     count = device_count()
     if not 0 <= ordinal < count:
         raise DeviceError(f"HIP device {ordinal} does not exist", got=f"{count} HIP devices")
-    return GpuDevice(HipDriver(ordinal), make_blas)
+    return GpuDevice(HipDriver(ordinal), _make_blas)
+
+
+def _make_blas(device: GpuDevice) -> GpuBlas:
+    try:
+        from hipfind.device.blas_hip import make_blas
+    except ImportError as error:
+        remedy = "pip install rocm-bindings-libraries"
+        raise DeviceError("products on AMD GPUs need ROCm's library bindings", got=str(error), remedy=remedy) from error
+    return make_blas(device)
 
 
 def _call(name: str, *arguments: Any) -> Any:

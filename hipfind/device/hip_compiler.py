@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hip import hiprtc
+from rocm.bindings import hiprtc
 
 from hipfind.device.gpu_driver import BLOCK
 from hipfind.errors import CompileError, CompilerNotFoundError
