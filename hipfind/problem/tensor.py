@@ -161,3 +161,15 @@ class TensorDescriptor:
                 return True
             reach += stride * (length - 1)
         return False
+
+
+def joint_layouts(*tensors: TensorDescriptor) -> tuple[str, ...]:
+    """Layout of each tensor: the first that all share, else the first that each has, "" for one with gaps.
+
+    One tensor alone may be ambiguous (C = 1, or 1x1 spatial); the others decide, as in MIOpen.
+    """
+    each = [tensor.layouts() for tensor in tensors]
+    for name in LAYOUTS[tensors[0].ndim_spatial]:
+        if all(name in names for names in each):
+            return (name,) * len(tensors)
+    return tuple(names[0] if names else "" for names in each)

@@ -1,0 +1,299 @@
+"""UpsampleProblem: the gradient of bilinear 2D resizing as a frozen value with all its rules checked.
+
+Forward, output pixel (oh, ow) reads the input at (source(oh), source(ow)), between pixel centres linearly, with torch's
+coordinates::
+
+    align_corners:  source(o) = o * (in - 1) / (out - 1)                       (0 where out is 1)
+    otherwise:      source(o) = max(0, (o + 1/2) * step - 1/2),  step = in / out, or 1 / scale where a scale is given
+
+limited to the last pixel. Backward, every pixel of dx sums the elements of dy that read it, each by its weight.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from hipfind.errors import ProblemError
+from hipfind.problem.base import Float64Array
+from hipfind.problem.dtypes import DType
+from hipfind.problem.tensor import TensorDescriptor, joint_layouts, whole_numbers
+
+DIRECTIONS = ("bwd",)
+_AXES = ("height", "width")
+_MAX_PRODUCT = 2**60
+"""Of an axis' two extents: coordinates are exact numbers of 64 bits."""
+
+Scales = tuple[float | None, float | None]
+
+
+class Axis(NamedTuple):
+    """One resized axis: extents of dx and dy along it, and the scale (output pixels an input pixel) if one is given."""
+
+    size: int
+    out: int
+    scale: float | None
+    align_corners: bool
+
+    @property
+    def step(self) -> float:
+        """Distance in the input between neighbouring output pixels."""
+        if self.align_corners:
+            return (self.size - 1) / (self.out - 1) if self.out > 1 else 0.0
+        return self.size / self.out if self.scale is None else 1.0 / self.scale
+
+
+@dataclasses.dataclass(frozen=True)
+class UpsampleProblem:
+    """The data gradient of bilinear 2D resizing: dx [N, C, H, W] from dy [N, C, out H, out W]; to more or fewer pixels.
+
+    ``scales``: the scale factors (height, width) that the forward pass was called with and used for its coordinates
+    (torch's ``scale_factor`` with ``recompute_scale_factor`` off), None where it used the sizes. Kept only where they
+    make a difference. The result is written, never added to what dx held.
+
+    Use ``create``; the constructor takes finished descriptors. Raises ProblemError where a rule is broken.
+    """
+
+    direction: str
+    dy: TensorDescriptor
+    dx: TensorDescriptor
+    align_corners: bool = False
+    scales: Scales = (None, None)
+    deterministic: bool = False
+
+    def __post_init__(self) -> None:
+        _check(self)
+        object.__setattr__(self, "align_corners", bool(self.align_corners))
+        object.__setattr__(self, "scales", tuple(_effective(axis) for axis in self.axes))
+        layouts = joint_layouts(self.dy, self.dx)
+        for role, layout in zip(self.roles, layouts, strict=True):
+            object.__setattr__(self, role, self.tensor(role).canonical(layout))
+        object.__setattr__(self, "layouts", layouts)
+
+    layouts: tuple[str, ...] = dataclasses.field(init=False, compare=False, repr=False)
+    """Layout of dy and dx: the first one common to both where there is one, "" for a tensor that is not packed."""
+
+    @classmethod
+    def create(
+        cls,
+        direction: str,
+        dx: Sequence[int],
+        dy: Sequence[int] | None = None,
+        *,
+        align_corners: bool = False,
+        scales: float | Sequence[float | None] | None = None,
+        dtype: object = "fp32",
+        layout: str = "",
+        deterministic: bool = False,
+        dx_strides: Sequence[int] | None = None,
+        dy_strides: Sequence[int] | None = None,
+    ) -> UpsampleProblem:
+        """A problem from lengths in logical order N, C, H, W.
+
+        ``dx``: the input image's lengths; ``dy``: the output's, or None to have them computed from ``scales``: one
+        factor or (height, width). ``layout``: "NCHW" or "NHWC" for both; ``*_strides`` (elements, logical order)
+        override it. Raises ProblemError saying which rule is broken, by what value.
+        """
+        factors = _factors(scales)
+        x_lengths = whole_numbers("dx", dx)
+        y_lengths = _output_lengths(x_lengths, factors) if dy is None else whole_numbers("dy", dy)
+        kind = DType.parse(dtype)
+        y, x = (
+            TensorDescriptor.packed(lengths, kind, layout)
+            if strides is None
+            else TensorDescriptor(kind, lengths, whole_numbers(f"{role}_strides", strides))
+            for role, lengths, strides in (("dy", y_lengths, dy_strides), ("dx", x_lengths, dx_strides))
+        )
+        return cls(str(direction), y, x, bool(align_corners), factors, bool(deterministic))
+
+    @classmethod
+    def from_key(cls, key: str) -> UpsampleProblem:
+        """Inverse of ``key``. Raises ParseError."""
+        from hipfind.problem.upsample_key import parse_key
+
+        return parse_key(key)
+
+    # what Problem asks for ------------------------------------------------------------------------------------------
+
+    @property
+    def operation(self) -> str:
+        return "upsample"
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return ("dy",)
+
+    @property
+    def output(self) -> str:
+        return "dx"
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        return ("dy", "dx")
+
+    def tensor(self, role: str) -> TensorDescriptor:
+        return {"dy": self.dy, "dx": self.dx}[role]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.n == 0
+
+    @property
+    def flops(self) -> int:
+        """Every element of dy is multiplied by four weights and added to four pixels."""
+        return 8 * self.dy.elements
+
+    @property
+    def min_bytes(self) -> int:
+        return self.dy.nbytes + self.dx.nbytes
+
+    @property
+    def reads_output(self) -> bool:
+        return False
+
+    @functools.cached_property
+    def reduction_length(self) -> int:
+        from hipfind.problem.upsample_reference import most_terms
+
+        return most_terms(self)
+
+    def canonical(self) -> UpsampleProblem:
+        return self
+
+    def canonical_roles(self) -> Mapping[str, str]:
+        return {"dy": "dy", "dx": "dx"}
+
+    def key(self) -> str:
+        """Complete key in text form; ``from_key`` inverts it. See upsample_key for the fields."""
+        return self._key
+
+    @functools.cached_property
+    def _key(self) -> str:
+        from hipfind.problem.upsample_key import encode_key
+
+        return encode_key(self)
+
+    def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
+        from hipfind.problem.upsample_reference import upsample_reference
+
+        return upsample_reference(self, arrays)
+
+    def reference_at(
+        self, arrays: Mapping[str, npt.NDArray[np.generic]], indices: npt.NDArray[np.int64]
+    ) -> Float64Array:
+        from hipfind.problem.upsample_reference import upsample_reference_at
+
+        return upsample_reference_at(self, arrays, indices)
+
+    # what solvers ask ------------------------------------------------------------------------------------------------
+
+    @property
+    def n(self) -> int:
+        """Batch size."""
+        return self.dx.lengths[0]
+
+    @property
+    def c(self) -> int:
+        """Channels."""
+        return self.dx.lengths[1]
+
+    @property
+    def dtype(self) -> DType:
+        return self.dx.dtype
+
+    @property
+    def axes(self) -> tuple[Axis, Axis]:
+        """Height and width."""
+        first, second = (
+            Axis(size, out, scale, self.align_corners)
+            for size, out, scale in zip(self.dx.lengths[2:], self.dy.lengths[2:], self.scales, strict=True)
+        )
+        return first, second
+
+
+def _factors(scales: float | Sequence[float | None] | None) -> Scales:
+    """One factor an axis from None, one number or two; an axis' factor may be None."""
+    if scales is None:
+        return (None, None)
+    values = tuple(scales) if isinstance(scales, Sequence) else (scales, scales)
+    if len(values) != 2:
+        raise ProblemError("scales needs one number, or two for height and width", got=f"{scales}")
+    return (_factor(values[0]), _factor(values[1]))
+
+
+def _factor(value: float | None) -> float | None:
+    if value is None:
+        return None
+    try:
+        factor = float(value)
+    except (TypeError, ValueError, OverflowError):
+        factor = math.nan
+    if not (math.isfinite(factor) and factor > 0.0 and math.isfinite(1.0 / factor)):
+        raise ProblemError("scales must be finite numbers greater than 0", got=f"{value!r}")
+    return factor
+
+
+def _output_lengths(dx: tuple[int, ...], scales: Scales) -> tuple[int, ...]:
+    if len(dx) != 4:
+        raise ProblemError("dx needs 4 lengths (N, C, H, W)", got=f"dx={dx}")
+    if None in scales:
+        raise ProblemError("the output's size needs dy or a scale for height and width", got=f"scales={scales}")
+    return (*dx[:2], *(_scaled(size, scale) for size, scale in zip(dx[2:], scales, strict=True) if scale is not None))
+
+
+def _scaled(size: int, scale: float) -> int:
+    """Output extent of an axis, as torch computes it."""
+    product = size * scale
+    if product > _MAX_PRODUCT:
+        raise ProblemError("a scaled size must be at most 2^60", got=f"{size} * {scale!r}")
+    return math.floor(product)
+
+
+def _effective(axis: Axis) -> float | None:
+    """The scale where it changes the coordinates, else None."""
+    if axis.align_corners or axis.scale is None or 1.0 / axis.scale == axis.size / axis.out:
+        return None
+    return axis.scale
+
+
+def _check(problem: UpsampleProblem) -> None:
+    """Raise ProblemError for the first rule that the problem breaks."""
+    dy, dx = problem.dy, problem.dx
+    both = f"dy={dy.lengths}, dx={dx.lengths}"
+    if problem.direction not in DIRECTIONS:
+        raise ProblemError(
+            "unknown direction of an upsampling problem",
+            got=problem.direction,
+            remedy="legal: " + ", ".join(DIRECTIONS),
+        )
+    if len(dy.lengths) != 4 or len(dx.lengths) != 4:
+        raise ProblemError("dy and dx need 4 lengths (N, C, H, W)", got=both)
+    if dy.dtype is not dx.dtype or not dx.dtype.is_float:
+        raise ProblemError("dy and dx must have the same float dtype", got=f"dy {dy.dtype.value}, dx {dx.dtype.value}")
+    if any(length < 1 for length in (*dy.lengths[1:], *dx.lengths[1:])):
+        raise ProblemError("dy and dx need channels and sizes of 1 or more (only the batch may be 0)", got=both)
+    if dy.lengths[:2] != dx.lengths[:2]:
+        raise ProblemError("dy and dx need the same batch and channels", got=both)
+    _check_sizes(problem)
+    if dx.overlaps_itself():
+        raise ProblemError(
+            "the output dx must not overlap itself in memory", got=f"lengths {dx.lengths}, strides {dx.strides}"
+        )
+
+
+def _check_sizes(problem: UpsampleProblem) -> None:
+    factors = _factors(problem.scales)
+    for name, size, out, scale in zip(_AXES, problem.dx.lengths[2:], problem.dy.lengths[2:], factors, strict=True):
+        if size * out > _MAX_PRODUCT:
+            raise ProblemError(f"{name} of dx times {name} of dy must be at most 2^60", got=f"{size} and {out}")
+        if scale is not None and _scaled(size, scale) != out:
+            raise ProblemError(
+                f"{name} of dy must be floor({name} of dx * scale) = {_scaled(size, scale)}",
+                got=f"dx={problem.dx.lengths}, dy={problem.dy.lengths}, scale {scale!r}",
+            )
