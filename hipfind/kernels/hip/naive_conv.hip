@@ -48,6 +48,9 @@ HF_DEVICE int64 number(int64 count) {
     return MOST == 1 ? 1 : count;
 }
 
+// A place along the depth of the buffers, known to the compiler for the same purpose.
+HF_DEVICE int64 slot(int64 depth) { return DEPTH == 1 ? 0 : depth; }
+
 // Steps of `stride` that reach `distance` or pass it.
 HF_DEVICE int64 steps_to(int64 distance, int64 stride) {
     return stride == 1 ? distance : quotient(distance + stride - 1, stride);
@@ -214,7 +217,7 @@ HF_DEVICE void gather_points(Tile& tile, const Conv& p, const Unit* units, int64
     const int64 width = number<POINTS>(p.width), point_step = Sides<BACKWARD>::source_stride(p) * step[4];
     for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         const Unit& unit = units[u];
-        acc_t* to = tile.point[tile.depth] + u * width;
+        acc_t* to = tile.point[slot(tile.depth)] + u * width;
         const bool reads = unit.begin < unit.end;
         const elem_t* from = reads ? unit.from + first * step[1] : nullptr;
         if (width == 1) {
@@ -242,7 +245,7 @@ HF_DEVICE void sum_taps(Tile& tile, const Conv& p, const elem_t* source, const e
                 for (int64 first = 0, count; first < reduced; first += count) {
                     count = number<DEPTH>(least(DEPTH - tile.depth, reduced - first));
                     for (int64 r = 0; r < count; ++r)
-                        gather(tile.channel[tile.depth + r], filter + (first + r) * reduced_step, out_step, number<CHANNELS>(tile.channels));
+                        gather(tile.channel[slot(tile.depth + r)], filter + (first + r) * reduced_step, out_step, number<CHANNELS>(tile.channels));
                     gather_points<BACKWARD>(tile, p, units, first, count);
                     tile.depth += count;
                     if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);
@@ -329,15 +332,15 @@ HF_DEVICE void find_columns(const Conv& p, const elem_t* x, Column* columns, int
 HF_DEVICE void gather_columns(Tile& tile, const Conv& p, const Column* columns, int64 first, int64 count) {
     for (int64 j = 0; j < number<POINTS>(tile.points); ++j) {
         const Column& column = columns[j];
-        acc_t(*to)[POINTS] = tile.point + tile.depth;
+        acc_t(*to)[POINTS] = tile.point + slot(tile.depth);
         int64 q = 0;
         if (column.row) {
             const int64 end = least(count, column.end - first);
-            for (; q < column.begin - first && q < count; ++q) to[q][j] = 0;
+            for (; q < column.begin - first && q < count; ++q) to[slot(q)][j] = 0;
             const elem_t* from = column.row + (column.first + first * p.stride[2]) * p.x_step[4];
-            for (; q < end; ++q) to[q][j] = load(from[q * p.stride[2] * p.x_step[4]]);
+            for (; q < end; ++q) to[slot(q)][j] = load(from[q * p.stride[2] * p.x_step[4]]);
         }
-        for (; q < count; ++q) to[q][j] = 0;
+        for (; q < count; ++q) to[slot(q)][j] = 0;
     }
 }
 
@@ -360,7 +363,7 @@ HF_DEVICE void weights_tile(int64 item, const elem_t* y, const elem_t* x, elem_t
                 for (int64 first = 0, count; first < p.y_size[2]; first += count) {
                     count = number<DEPTH>(least(DEPTH - tile.depth, p.y_size[2] - first));
                     for (int64 q = 0; q < count; ++q)
-                        gather(tile.channel[tile.depth + q], row + (first + q) * p.y_step[4], p.y_step[1], number<CHANNELS>(tile.channels));
+                        gather(tile.channel[slot(tile.depth + q)], row + (first + q) * p.y_step[4], p.y_step[1], number<CHANNELS>(tile.channels));
                     gather_columns(tile, p, columns, first, count);
                     tile.depth += count;
                     if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);

@@ -10,6 +10,19 @@
 // caller gives a sub-range to each of its threads. Arguments are pointers first; what is not a pointer comes last, as
 // one struct by value made of int64 and double fields only.
 //
+// Where items share intermediate results, a kernel works in groups instead, in phases with a barrier between them:
+//
+//     HF_SHARED acc_t part[64];
+//     HF_FOR_GROUPS(g) {
+//         HF_FOR_MEMBERS(t, 64) part[t] = ...;
+//         HF_BARRIER();
+//         HF_FOR_MEMBERS(t, 8) ... = part[8 * t] + ...;
+//         HF_BARRIER();
+//     }
+//
+// A group is a thread block (HF_BLOCK items of the launch) on a GPU, one item on the host, which runs the members of a
+// phase one after the other. So nothing but shared arrays lives from one phase to the next.
+//
 // The compiler is told by a definition who it is: HF_HOST, HF_HIP or HF_CUDA; ELEM names the element type
 // (fp32, fp16, bf16, fp64). No C or C++ library is used.
 #pragma once
@@ -30,6 +43,10 @@ typedef unsigned short uint16;
 #define HF_RESTRICT __restrict__
 #define HF_KERNEL(name, ...) extern "C" void name(int64 hf_begin, int64 hf_end, __VA_ARGS__)
 #define HF_FOR_ITEMS(i) for (int64 i = hf_begin; i < hf_end; ++i)
+#define HF_FOR_GROUPS(g) HF_FOR_ITEMS(g)
+#define HF_FOR_MEMBERS(t, count) for (int t = 0; t < (count); ++t)
+#define HF_SHARED alignas(64)
+#define HF_BARRIER()
 #elif defined(HF_HIP)
 // Compiled without hip_runtime.h: ids come from the compiler's builtins.
 #define HF_DEVICE static inline __attribute__((device))
@@ -40,12 +57,27 @@ typedef unsigned short uint16;
 #define HF_FOR_ITEMS(i)                                                                                        \
     for (int64 i = int64(__builtin_amdgcn_workgroup_id_x()) * HF_BLOCK + __builtin_amdgcn_workitem_id_x();     \
          i < hf_items; i += int64(__builtin_amdgcn_grid_size_x()))
+#define HF_FOR_GROUPS(g)                                                                                       \
+    for (int64 g = __builtin_amdgcn_workgroup_id_x(); g < hf_items / HF_BLOCK;                                 \
+         g += __builtin_amdgcn_grid_size_x() / HF_BLOCK)
+#define HF_FOR_MEMBERS(t, count)                                                                               \
+    for (int t = int(__builtin_amdgcn_workitem_id_x()); t < (count); t += HF_BLOCK)
+#define HF_SHARED alignas(64) __attribute__((shared))
+#define HF_BARRIER()                                                                                           \
+    (__builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"), __builtin_amdgcn_s_barrier(),                      \
+     __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup"))
 #else
 #define HF_DEVICE static inline __device__
 #define HF_RESTRICT __restrict__
-#define HF_KERNEL(name, ...) extern "C" __global__ void __launch_bounds__(HF_BLOCK) name(int64 hf_items, __VA_ARGS__)
+// At least 3 blocks a multiprocessor leave 80 registers a thread; by itself the compiler takes 64 and spills.
+#define HF_KERNEL(name, ...) \
+    extern "C" __global__ void __launch_bounds__(HF_BLOCK, 3) name(int64 hf_items, __VA_ARGS__)
 #define HF_FOR_ITEMS(i)                                                                                        \
     for (int64 i = int64(blockIdx.x) * HF_BLOCK + threadIdx.x; i < hf_items; i += int64(gridDim.x) * HF_BLOCK)
+#define HF_FOR_GROUPS(g) for (int64 g = blockIdx.x; g < hf_items / HF_BLOCK; g += gridDim.x)
+#define HF_FOR_MEMBERS(t, count) for (int t = int(threadIdx.x); t < (count); t += HF_BLOCK)
+#define HF_SHARED alignas(64) __shared__
+#define HF_BARRIER() __syncthreads()
 #endif
 
 // Quotient of numbers that are not negative. 64-bit division is slow, most of all on GPUs; most indices fit 32 bits.
