@@ -1,97 +1,105 @@
-"""Invokers: a solution bound to a device, ready to run on buffers."""
+"""Invokers: a solution's steps, compiled for one device and bound to the places of its buffers."""
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from hipfind.device.base import Device
+from hipfind.errors import HipfindError
 from hipfind.invokers.solution import Solution
-from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, LoopStep, Operand, Step
+from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, LoopStep, Operand
 
-_Bound: TypeAlias = Callable[[Sequence[int], int, int], None]
-"""A step ready to run: called with the buffers' addresses, the loop iteration, and a stream."""
+PlainStep: TypeAlias = KernelStep | GemmStep | ClearStep
+Addresses: TypeAlias = Sequence[int]
+Run: TypeAlias = Callable[[Addresses, int], None]
+"""A bound step: called with the buffers' addresses and a stream."""
+RunTurn: TypeAlias = Callable[[Addresses, int, int], None]
+"""A bound step of a loop's body: called with the addresses, the number of the turn, and a stream."""
 
 
 class Invoker:
-    """Runs a solution's steps in order on a stream. Holds no buffer, allocates nothing; safe from several threads."""
+    """A solution ready to run. Holds no buffers, so that several threads may run it at once, each with its own."""
 
-    def __init__(self, solution: Solution, steps: Sequence[_Bound]) -> None:
+    __slots__ = ("_runs", "solution")
+
+    def __init__(self, solution: Solution, runs: tuple[Run, ...]) -> None:
         self.solution = solution
-        self.workspace_bytes = solution.workspace_bytes
-        self._steps = tuple(steps)
+        self._runs = runs
 
-    def run(self, addresses: Sequence[int], stream: int = 0) -> None:
-        """Queue every step. ``addresses``: one a role in the problem's order, the workspace's last (0 without one)."""
-        for step in self._steps:
-            step(addresses, 0, stream)
+    @property
+    def workspace_bytes(self) -> int:
+        """Bytes of workspace that ``run`` needs."""
+        return self.solution.workspace_bytes
+
+    def run(self, addresses: Addresses, stream: int = 0) -> None:
+        """Queue every step on the stream. ``addresses``: the buffers in the order of the roles, the workspace last."""
+        for run in self._runs:
+            run(addresses, stream)
 
 
 def build(solution: Solution, device: Device, roles: Sequence[str]) -> Invoker:
-    """Compile the solution's kernels, prepare its products, and bind all steps to ``device``.
+    """Compile a solution's kernels for a device and bind its steps to buffers in the order of ``roles``.
 
-    ``roles`` is the problem's role order. Raises CompileError, DeviceError.
+    Raises CompileError, DeviceError, and HipfindError for a step that names a buffer which is not a role.
     """
-    slots = {name: index for index, name in enumerate((*roles, WORKSPACE))}
-    return Invoker(solution, [_bind(step, device, slots) for step in solution.steps])
+    binder = _Binder(device, roles)
+    return Invoker(solution, tuple(binder.bind(step) for step in solution.steps))
 
 
-def _bind(step: Step, device: Device, slots: dict[str, int]) -> _Bound:
-    if isinstance(step, LoopStep):
-        return _bind_loop(step, device, slots)
-    if isinstance(step, KernelStep):
-        return _bind_kernel(step, device, slots)
-    if isinstance(step, GemmStep):
-        return _bind_gemm(step, device, slots)
-    return _bind_clear(step, device, slots)
+class _Binder:
+    """Turns steps into functions of addresses."""
+
+    def __init__(self, device: Device, roles: Sequence[str]) -> None:
+        self._device = device
+        self._slots = {name: slot for slot, name in enumerate((*roles, WORKSPACE))}
+
+    def bind(self, step: PlainStep | LoopStep) -> Run:
+        if isinstance(step, LoopStep):
+            return _loop(step.count, tuple(self._turn(inner) for inner in step.body))
+        run, operands = self._prepared(step)
+        return _at_offsets(run, [(self._slot(operand), operand.offset) for operand in operands])
+
+    def _turn(self, step: PlainStep) -> RunTurn:
+        run, operands = self._prepared(step)
+        places = [(self._slot(operand), operand.offset, operand.advance) for operand in operands]
+
+        def turn(addresses: Addresses, number: int, stream: int) -> None:
+            run([addresses[slot] + offset + number * advance for slot, offset, advance in places], stream)
+
+        return turn
+
+    def _prepared(self, step: PlainStep) -> tuple[Run, tuple[Operand, ...]]:
+        """A step as a function of its operands' addresses, and the operands."""
+        device = self._device
+        if isinstance(step, KernelStep):
+            return device.prepare_kernel(step.kernel, step.params, step.items), step.operands
+        if isinstance(step, GemmStep):
+            multiply = device.prepare_gemm(step.gemm)
+            return lambda places, stream: multiply(places[0], places[1], places[2], stream), (step.a, step.b, step.c)
+        nbytes = step.nbytes
+        return lambda places, stream: device.set_bytes(places[0], nbytes, 0, stream), (step.target,)
+
+    def _slot(self, operand: Operand) -> int:
+        slot = self._slots.get(operand.buffer)
+        if slot is None:
+            known = ", ".join(self._slots)
+            raise HipfindError(f"a step's buffer must be one of {known}", got=operand.buffer)
+        return slot
 
 
-def _bind_loop(step: LoopStep, device: Device, slots: dict[str, int]) -> _Bound:
-    body = [_bind(inner, device, slots) for inner in step.body]
-
-    def run(addresses: Sequence[int], iteration: int, stream: int) -> None:
-        for index in range(step.count):
-            for inner in body:
-                inner(addresses, index, stream)
-
-    return run
+def _at_offsets(run: Run, places: list[tuple[int, int]]) -> Run:
+    if len(places) > 1 and not any(offset for _, offset in places):
+        pick = operator.itemgetter(*(slot for slot, _ in places))  # the common case, without a loop
+        return lambda addresses, stream: run(pick(addresses), stream)
+    return lambda addresses, stream: run([addresses[slot] + offset for slot, offset in places], stream)
 
 
-def _bind_kernel(step: KernelStep, device: Device, slots: dict[str, int]) -> _Bound:
-    launch = device.prepare_kernel(step.kernel, step.params, step.items)
-    places = [_place(operand, slots) for operand in step.operands]
+def _loop(count: int, turns: tuple[RunTurn, ...]) -> Run:
+    def loop(addresses: Addresses, stream: int) -> None:
+        for number in range(count):
+            for turn in turns:
+                turn(addresses, number, stream)
 
-    def run(addresses: Sequence[int], iteration: int, stream: int) -> None:
-        launch([addresses[slot] + offset + iteration * advance for slot, offset, advance in places], stream)
-
-    return run
-
-
-def _bind_gemm(step: GemmStep, device: Device, slots: dict[str, int]) -> _Bound:
-    multiply = device.prepare_gemm(step.gemm)
-    (a, a_offset, a_advance), (b, b_offset, b_advance), (c, c_offset, c_advance) = (
-        _place(operand, slots) for operand in (step.a, step.b, step.c)
-    )
-
-    def run(addresses: Sequence[int], iteration: int, stream: int) -> None:
-        multiply(
-            addresses[a] + a_offset + iteration * a_advance,
-            addresses[b] + b_offset + iteration * b_advance,
-            addresses[c] + c_offset + iteration * c_advance,
-            stream,
-        )
-
-    return run
-
-
-def _bind_clear(step: ClearStep, device: Device, slots: dict[str, int]) -> _Bound:
-    slot, offset, advance = _place(step.target, slots)
-
-    def run(addresses: Sequence[int], iteration: int, stream: int) -> None:
-        device.set_bytes(addresses[slot] + offset + iteration * advance, step.nbytes, 0, stream)
-
-    return run
-
-
-def _place(operand: Operand, slots: dict[str, int]) -> tuple[int, int, int]:
-    return slots[operand.buffer], operand.offset, operand.advance
+    return loop

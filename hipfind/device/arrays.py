@@ -1,0 +1,242 @@
+"""Users' arrays as addresses: numpy, torch, and whatever speaks the array interface or DLPack, never copied.
+
+torch is not imported: its tensors are known by their methods.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hipfind.errors import ArrayError, ProblemError
+from hipfind.problem.dtypes import DType
+from hipfind.problem.tensor import TensorDescriptor
+
+HOST = "host"
+_MOST_KEPT = 32
+_DATA_OFFSET = 40
+"""Bytes before ``data`` in numpy's PyArrayInterface, a stable part of its C interface."""
+
+_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+_pointer_at = ctypes.c_void_p.from_address
+
+
+class ArrayRef(NamedTuple):
+    """Where an array lies. ``strides`` are in elements; ``dtype`` is None for a type that no tensor has."""
+
+    address: int
+    lengths: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: DType | None
+    itemsize: int
+    device: str
+    is_readonly: bool
+    owner: Any
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes from the first element's start to the last element's end."""
+        if 0 in self.lengths:
+            return 0
+        last = sum((length - 1) * stride for length, stride in zip(self.lengths, self.strides, strict=True))
+        return (last + 1) * self.itemsize
+
+
+class ArraySlot:
+    """A role's place in a plan's call: tells whether an array fits, and where it lies, in about a microsecond."""
+
+    __slots__ = ("_device", "_itemsize", "_known", "_make", "descriptor", "role")
+
+    def __init__(self, descriptor: TensorDescriptor, device: str, role: str) -> None:
+        self.descriptor = descriptor
+        self.role = role
+        self._device = device
+        self._itemsize = descriptor.dtype.itemsize
+        self._known: set[tuple[Any, ...]] = set()  # dtype, shape and strides that were found to fit
+        self._make = _numpy_maker(descriptor)
+
+    def address(self, array: Any) -> int:
+        """Address of an array that is read. Raises ArrayError when it does not fit."""
+        if type(array) is np.ndarray and (array.dtype, array.shape, array.strides) in self._known:
+            address: int = _pointer_at(_capsule_pointer(array.__array_struct__, None) + _DATA_OFFSET).value or 0
+            if address % self._itemsize == 0:
+                return address
+        return self._checked(array).address
+
+    def output_address(self, array: Any) -> int:
+        """Address of an array that is written. Raises ArrayError when it does not fit or is read-only."""
+        if type(array) is np.ndarray and array.flags.writeable:
+            return self.address(array)
+        ref = self._checked(array)
+        if ref.is_readonly:
+            raise ArrayError(f"{self.role} is written and must not be read-only", got="a read-only array")
+        return ref.address
+
+    def empty_like_kind(self, example: Any) -> Any:
+        """A new array for this slot, of the example's kind: torch for a torch tensor, else numpy."""
+        return self._make() if type(example) is np.ndarray else empty_like_kind(example, self.descriptor)
+
+    def _checked(self, array: Any) -> ArrayRef:
+        ref = array_ref(array, self.descriptor, self._device, self.role)
+        if type(array) is np.ndarray:
+            if len(self._known) >= _MOST_KEPT:
+                self._known.clear()
+            self._known.add((array.dtype, array.shape, array.strides))
+        return ref
+
+
+def array_ref(array: Any, descriptor: TensorDescriptor | None, device: str, role: str) -> ArrayRef:
+    """Where an array lies, checked against a descriptor unless that is None.
+
+    ``device`` is the name of the device that is going to use it, ``role`` names the array in messages. Raises
+    ArrayError for an object that is no array, and for another device, dtype, lengths or strides than needed.
+    """
+    ref = _ref(array, role)
+    if ref.device != device:
+        raise ArrayError(f"{role} must be on {device}", got=f"an array on {ref.device}", remedy="move it there first")
+    if ref.itemsize and ref.address % ref.itemsize:
+        raise ArrayError(f"{role} must start at a multiple of its element size", got=f"address {ref.address:#x}",
+                         remedy="copy the array")  # fmt: skip
+    if descriptor is not None:
+        _check(ref, descriptor, role)
+    return ref
+
+
+def _check(ref: ArrayRef, descriptor: TensorDescriptor, role: str) -> None:
+    if ref.dtype is not descriptor.dtype:
+        got = ref.dtype.value if ref.dtype is not None else str(getattr(ref.owner, "dtype", "an unknown type"))
+        raise ArrayError(f"{role} must be {descriptor.dtype.value}", got=got)
+    if ref.lengths != descriptor.lengths:
+        raise ArrayError(f"{role} must have lengths {descriptor.lengths}", got=f"{ref.lengths}")
+    if descriptor.elements and any(
+        length > 1 and stride != wanted
+        for length, stride, wanted in zip(ref.lengths, ref.strides, descriptor.strides, strict=True)
+    ):
+        raise ArrayError(
+            f"{role} must have strides {descriptor.strides} (in elements)",
+            got=f"{ref.strides}",
+            remedy="make the problem from this array's strides, or copy the array into the problem's layout",
+        )
+
+
+def _ref(array: Any, role: str) -> ArrayRef:
+    if isinstance(array, np.ndarray):
+        return _numpy_ref(array, array, role)
+    if _is_torch(array):
+        return _torch_ref(array, role)
+    if hasattr(array, "__array_interface__"):
+        return _numpy_ref(np.asarray(array), array, role)
+    if hasattr(array, "__dlpack__"):
+        return _dlpack_ref(array, role)
+    raise ArrayError(f"{role} must be an array (numpy, torch, array interface or DLPack)", got=type(array).__name__)
+
+
+def _numpy_ref(array: np.ndarray[Any, Any], owner: Any, role: str) -> ArrayRef:
+    if isinstance(array, np.ma.MaskedArray):
+        raise ArrayError(f"{role} must not be a masked array", got="a masked array", remedy="fill it first")
+    if not array.dtype.isnative:
+        raise ArrayError(f"{role} must have this machine's byte order", got=str(array.dtype), remedy="copy the array")
+    strides = _whole_strides(array.shape, array.strides, array.itemsize, role)
+    address: int = array.ctypes.data
+    dtype = _dtype(array.dtype)
+    return ArrayRef(address, array.shape, strides, dtype, array.itemsize, HOST, not array.flags.writeable, owner)
+
+
+def _torch_ref(tensor: Any, role: str) -> ArrayRef:
+    device = HOST if tensor.device.type == "cpu" else _gpu_name(tensor)
+    if tensor.is_neg() or tensor.is_conj():
+        raise ArrayError(f"{role} must not be a lazy negative or conjugate", got="such a tensor",
+                         remedy="call resolve_neg() or resolve_conj()")  # fmt: skip
+    try:
+        address = int(tensor.data_ptr())
+    except RuntimeError as error:  # sparse, meta and the like
+        raise ArrayError(f"{role} must be a tensor with plain storage", got=str(error)) from error
+    lengths, strides = tuple(tensor.shape), tuple(tensor.stride())
+    return ArrayRef(address, lengths, strides, _dtype(tensor.dtype), tensor.element_size(), device, False, tensor)
+
+
+def _dlpack_ref(array: Any, role: str) -> ArrayRef:
+    kind, index = array.__dlpack_device__()
+    if int(kind) != 1:
+        return ArrayRef(0, (), (), None, 0, f"DLPack device type {int(kind)}, index {index}", False, array)
+    try:
+        view = np.from_dlpack(array)
+    except (BufferError, RuntimeError, TypeError) as error:
+        raise ArrayError(f"{role} cannot be shared through DLPack", got=str(error)) from error
+    return _numpy_ref(view, array, role)._replace(owner=(array, view))
+
+
+def _whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, role: str) -> tuple[int, ...]:
+    size = max(itemsize, 1)
+    if any(length > 1 and stride % size for length, stride in zip(shape, strides, strict=True)):
+        raise ArrayError(f"{role} must have strides of whole elements", got=f"{strides} bytes", remedy="copy the array")
+    return tuple(stride // size for stride in strides)
+
+
+def _is_torch(array: Any) -> bool:
+    return hasattr(array, "data_ptr") and hasattr(array, "new_empty_strided")
+
+
+def _gpu_name(tensor: Any) -> str:
+    """hipfind's name of a torch device: torch calls AMD GPUs "cuda" too."""
+    torch = sys.modules.get("torch")
+    is_hip = getattr(getattr(torch, "version", None), "hip", None) is not None
+    kind = "hip" if tensor.device.type == "cuda" and is_hip else tensor.device.type
+    return f"{kind}:{tensor.device.index or 0}"
+
+
+@functools.lru_cache(maxsize=64)
+def _dtype(dtype: Any) -> DType | None:
+    try:
+        return DType.parse(dtype)
+    except ProblemError:
+        return None
+
+
+def empty_like_kind(example: Any, descriptor: TensorDescriptor) -> Any:
+    """A new array with the descriptor's dtype, lengths and strides, contents undefined.
+
+    A torch tensor on the example's device when that is one, else numpy.
+    """
+    if _is_torch(example):
+        if _dtype(example.dtype) is descriptor.dtype:
+            return example.new_empty_strided(descriptor.lengths, descriptor.strides)
+        torch = sys.modules[type(example).__module__.partition(".")[0]]
+        dtype = getattr(torch, _TORCH_NAMES[descriptor.dtype])
+        return example.new_empty_strided(descriptor.lengths, descriptor.strides, dtype=dtype)
+    return _numpy_maker(descriptor)()
+
+
+_TORCH_NAMES = {
+    DType.FP64: "float64",
+    DType.FP32: "float32",
+    DType.FP16: "float16",
+    DType.BF16: "bfloat16",
+    DType.INT8: "int8",
+    DType.INT32: "int32",
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def _numpy_maker(descriptor: TensorDescriptor) -> Callable[[], Any]:
+    """A function that makes numpy arrays as the descriptor says: in memory order without gaps, else from bytes."""
+    dtype, lengths, strides = descriptor.dtype.numpy, descriptor.lengths, descriptor.strides
+    order = sorted(range(len(lengths)), key=lambda axis: (-strides[axis], axis))
+    expected = 1
+    for axis in reversed(order):
+        if lengths[axis] > 1 and strides[axis] != expected:
+            in_bytes = tuple(stride * descriptor.dtype.itemsize for stride in strides)
+            return lambda: np.ndarray(lengths, dtype, np.empty(descriptor.span_bytes, np.uint8), strides=in_bytes)
+        expected *= max(lengths[axis], 1)
+    in_order = tuple(lengths[axis] for axis in order)
+    if order == sorted(order):
+        return lambda: np.empty(in_order, dtype)
+    axes = tuple(order.index(axis) for axis in range(len(order)))
+    return lambda: np.empty(in_order, dtype).transpose(axes)

@@ -1,0 +1,135 @@
+"""Compiled kernels on disk, content-addressed: a key is a digest of all that the code depends on.
+
+Any number of processes and nodes may share a directory: an entry is written to a temporary file and renamed, and ends
+with a digest of itself, so that a torn or damaged one is noticed and built again. A directory that cannot be used is
+never fatal: one warning, and the code is kept in memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import tempfile
+import threading
+import warnings
+from collections.abc import Callable
+from typing import NamedTuple
+
+import platformdirs
+
+from hipfind import settings
+
+_DIGEST_BYTES = 32
+
+
+class Entry(NamedTuple):
+    """Compiled code, and the file that begins with it (None when it is kept in memory only)."""
+
+    code: bytes
+    path: pathlib.Path | None
+
+
+def digest(*parts: str) -> str:
+    """A key out of the parts that the code depends on: source hash, options, target, compiler identity."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+class KernelCache:
+    """Entries of one directory, or of memory when it is None or not usable. Safe from several threads."""
+
+    def __init__(self, directory: pathlib.Path | None) -> None:
+        self.directory = directory
+        self._memory: dict[str, bytes] = {}
+        self._building: dict[str, threading.Lock] = {}
+        self._lock = threading.Lock()
+        self._has_warned = False
+
+    def get(self, key: str, build: Callable[[], bytes]) -> Entry:
+        """The entry of ``key``; ``build`` makes its code when there is none, or a damaged one. Passes on its errors."""
+        with self._lock:
+            building = self._building.setdefault(key, threading.Lock())
+        with building:
+            entry = self._find(key)
+            return entry if entry is not None else self._store(key, build())
+
+    def _find(self, key: str) -> Entry | None:
+        code = self._memory.get(key)
+        if code is not None:
+            return Entry(code, None)
+        if self.directory is None:
+            return None
+        path = self.directory / key
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            self._warn(error)
+            return None
+        code, tail = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
+        return Entry(code, path) if code and hashlib.sha256(code).digest() == tail else None
+
+    def _store(self, key: str, code: bytes) -> Entry:
+        if self.directory is not None:
+            path = self.directory / key
+            try:
+                self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+                _replace(path, code + hashlib.sha256(code).digest())
+            except OSError as error:
+                self._warn(error)
+            else:
+                return Entry(code, path)
+        self._memory[key] = code
+        return Entry(code, None)
+
+    def _warn(self, error: OSError) -> None:
+        with self._lock:
+            if self._has_warned:
+                return
+            self._has_warned = True
+        warnings.warn(
+            f"the kernel cache {self.directory} cannot be used ({error}); compiled kernels are kept in memory; "
+            "set HIPFIND_CACHE_DIR to a directory that can be written",
+            UserWarning,
+            stacklevel=2,
+        )
+
+
+def _replace(path: pathlib.Path, content: bytes) -> None:
+    """Write a file so that others see all of it or nothing. Raises OSError."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(temporary, path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            os.unlink(temporary)
+        raise
+
+
+def cache_directory() -> pathlib.Path | None:
+    """HIPFIND_CACHE_DIR, else a folder in the user's cache directory; None for a user without a home."""
+    chosen = settings.current().cache_dir
+    if chosen:
+        return pathlib.Path(os.path.abspath(os.path.expanduser(chosen)))
+    if os.environ.get("HOME") == "" and not os.environ.get("XDG_CACHE_HOME"):
+        return None
+    directory = platformdirs.user_cache_path("hipfind") / "kernels"
+    return directory if directory.is_absolute() else None  # "~" stays as it is for a user without a home
+
+
+_caches: dict[pathlib.Path | None, KernelCache] = {}
+_caches_lock = threading.Lock()
+
+
+def kernel_cache() -> KernelCache:
+    """The cache that the settings in force name; one object a directory, so that it warns once."""
+    directory = cache_directory()
+    with _caches_lock:
+        cache = _caches.get(directory)
+        if cache is None:
+            cache = _caches[directory] = KernelCache(directory)
+        return cache
