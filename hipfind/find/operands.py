@@ -70,9 +70,6 @@ def span_elements(descriptor: TensorDescriptor) -> int:
 def logical_view(flat: npt.NDArray[np.generic], descriptor: TensorDescriptor) -> npt.NDArray[np.generic]:
     """A view of a flat buffer with the descriptor's lengths and strides."""
     size = descriptor.dtype.itemsize
-    return np.ndarray(
-        descriptor.lengths,
-        flat.dtype,
-        buffer=flat.data,
-        strides=tuple(stride * size for stride in descriptor.strides),
-    )
+    strides = tuple(stride * size for stride in descriptor.strides)
+    view: npt.NDArray[np.generic] = np.ndarray(descriptor.lengths, flat.dtype, buffer=flat.data, strides=strides)
+    return view

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hipfind.device.arrays import ArrayRef, array_ref, empty_like_kind
+from hipfind.device.arrays import ArraySlot, array_ref
 from hipfind.errors import (
     ArrayError,
     CompileError,
@@ -39,15 +39,15 @@ class Plan:
         self._device = session.device
         self._invoker = invoker
         self._pool = session.workspaces
-        roles = problem.roles
-        self._slots = [roles.index(role) for role in problem.inputs]
-        self._output_slot = roles.index(problem.output)
-        mapping = problem.canonical_roles()
-        canonical = problem.canonical().roles
-        self._permutation = [list(mapping.values()).index(role) for role in canonical]
-        self._is_permuted = self._permutation != list(range(len(canonical)))
-        self._inputs = [(role, problem.tensor(role)) for role in problem.inputs]
-        self._output = problem.tensor(problem.output)
+        roles, mapping = problem.roles, problem.canonical_roles()
+        places = {role: problem.canonical().roles.index(mapping[role]) for role in roles}
+        self._inputs = [
+            (places[role], ArraySlot(problem.tensor(role), session.device.name, role)) for role in problem.inputs
+        ]
+        self._output_place = places[problem.output]
+        self._output = ArraySlot(problem.tensor(problem.output), session.device.name, problem.output)
+        self._is_fresh_output = not problem.reads_output
+        self._no_addresses = [0] * len(roles)
 
     @property
     def solver_id(self) -> str:
@@ -64,22 +64,18 @@ class Plan:
     def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: int = 0) -> Any:
         """Run; returns the output array. Raises ArrayError for an array that does not fit, WorkspaceError."""
         if len(inputs) != len(self._inputs):
-            names = ", ".join(role for role, _ in self._inputs)
-            raise ArrayError(f"a {self.problem.direction} plan takes {len(self._inputs)} arrays: {names}",
-                             got=f"{len(inputs)}")  # fmt: skip
-        addresses = [0, 0, 0]
-        for slot, array, (role, descriptor) in zip(self._slots, inputs, self._inputs, strict=True):
-            addresses[slot] = array_ref(array, descriptor, self._device.name, role).address
+            names = ", ".join(slot.role for _, slot in self._inputs)
+            raise ArrayError(
+                f"a {self.problem.direction} plan takes {len(self._inputs)} arrays: {names}", got=f"{len(inputs)}"
+            )
+        addresses = self._no_addresses.copy()
+        for (place, slot), array in zip(self._inputs, inputs, strict=True):
+            addresses[place] = slot.address(array)
         if out is None:
-            if self.problem.reads_output:
+            if not self._is_fresh_output:
                 raise ArrayError("with beta not 0 the output must be given", got="out=None", remedy="pass out=")
-            out = empty_like_kind(inputs[0], self._output)
-        written = array_ref(out, self._output, self._device.name, self.problem.output)
-        if written.is_readonly:
-            raise ArrayError("the output array must be writable", got="a read-only array")
-        addresses[self._output_slot] = written.address
-        if self._is_permuted:
-            addresses = [addresses[index] for index in self._permutation]
+            out = self._output.empty_like_kind(inputs[0])
+        addresses[self._output_place] = self._output.output_address(out)
         self._run(addresses, workspace, stream)
         return out
 
@@ -98,7 +94,7 @@ class Plan:
 
 
 def _workspace_address(workspace: Any, needed: int, device: str) -> int:
-    ref: ArrayRef = array_ref(workspace, None, device, "workspace")
+    ref = array_ref(workspace, None, device, "workspace")
     if ref.nbytes < needed:
         raise WorkspaceError(f"this plan needs a workspace of {needed} bytes", got=f"{ref.nbytes}")
     return ref.address

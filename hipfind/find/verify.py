@@ -21,6 +21,7 @@ _MAX_PRODUCTS = 1 << 22
 _MAX_POINTS = 512
 _MIN_POINTS = 16
 _DISPUTED = 64
+_SLABS = 64
 
 
 @dataclasses.dataclass
@@ -36,41 +37,40 @@ class Verifier:
     def __post_init__(self) -> None:
         self._points = self._sample_points()
         self._expected = self.problem.reference_at(self.arrays, self._points)
-        self._limit = tolerance.limit(self.problem.tensor(self.problem.output).dtype, self.problem.reduction_length)
+        self._usual_size = self.problem.usual_size(self.arrays)
 
     def check(self, solver_id: str, output: npt.NDArray[np.generic]) -> None:
         """Judge one candidate's output: afterwards it is in ``refused`` with a reason, or accepted.
 
         A candidate accepted earlier can be refused by this call, when the two disagree and it is the wrong one.
         """
-        unwritten = int(np.size(output) - np.count_nonzero(np.isfinite(output.astype(np.float32, copy=False))))
+        unwritten = int(np.size(output) - np.count_nonzero(np.isfinite(output)))
         if unwritten:
             self.refused[solver_id] = f"{unwritten} of {output.size} elements unwritten or not finite"
             return
-        error = self._error_at(output, self._points, self._expected)
-        if error > self._limit:
-            self.refused[solver_id] = f"error {error:.2e} at sampled positions, limit {self._limit:.2e}"
+        verdict = self._compare(output[tuple(self._points.T)], self._expected)
+        if not verdict.ok:
+            self.refused[solver_id] = f"error {verdict.error:.2e} at sampled positions, limit {verdict.limit:.2e}"
             return
         rival = next(iter(self._accepted), None)
         if rival is None:
             self._accepted[solver_id] = output
-            return
-        if self._disagree(output, self._accepted[rival]):
+        elif self._disagree(output, self._accepted[rival]):
             self._settle(solver_id, output, rival)
 
-    def is_accepted(self, solver_id: str) -> bool:
-        return solver_id not in self.refused
-
     def _settle(self, solver_id: str, output: npt.NDArray[np.generic], rival: str) -> None:
+        """Compute the positions where two outputs differ most, and refuse whoever is wrong there."""
         rival_output = self._accepted[rival]
         gap = np.abs(output.astype(np.float64) - rival_output.astype(np.float64)).ravel()
         worst = np.argsort(gap)[-min(_DISPUTED, gap.size) :]
         points = np.stack(np.unravel_index(worst, output.shape), axis=1).astype(np.int64)
         expected = self.problem.reference_at(self.arrays, points)
         for name, values in ((solver_id, output), (rival, rival_output)):
-            error = self._error_at(values, points, expected)
-            if error > 2 * self._limit:
-                self.refused[name] = f"error {error:.2e} where candidates disagree, limit {2 * self._limit:.2e}"
+            verdict = self._compare(values[tuple(points.T)], expected)
+            if not verdict.error <= 2 * verdict.limit:
+                self.refused[name] = (
+                    f"error {verdict.error:.2e} where candidates disagree, limit {2 * verdict.limit:.2e}"
+                )
         if rival in self.refused:
             del self._accepted[rival]
             if solver_id not in self.refused:
@@ -81,21 +81,17 @@ class Verifier:
 
         Slabs (along the first axis) keep a small wrong region from drowning in the norm of a large right one.
         """
-        slabs = max(1, min(output.shape[0], 64))
+        slabs = max(1, min(output.shape[0], _SLABS))
         for ours, theirs in zip(np.array_split(output, slabs), np.array_split(other, slabs), strict=True):
-            error = tolerance.relative_error(ours, theirs.astype(np.float64))
-            if not error <= 2 * self._limit:
+            verdict = self._compare(ours, theirs.astype(np.float64))
+            if not verdict.error <= 2 * verdict.limit:
                 return True
         return False
 
-    def _error_at(
-        self,
-        output: npt.NDArray[np.generic],
-        points: npt.NDArray[np.int64],
-        expected: npt.NDArray[np.float64],
-    ) -> float:
-        values = output[tuple(points.T)].astype(np.float64)
-        return tolerance.relative_error(values, expected)
+    def _compare(self, values: npt.NDArray[np.generic], expected: npt.NDArray[np.float64]) -> tolerance.Verdict:
+        dtype = self.problem.tensor(self.problem.output).dtype
+        length, compute = self.problem.reduction_length, self.problem.compute
+        return tolerance.check(values, expected, dtype, length, compute, self._usual_size)
 
     def _sample_points(self) -> npt.NDArray[np.int64]:
         lengths = self.problem.tensor(self.problem.output).lengths

@@ -101,7 +101,7 @@ class FakeDevice(Device):
             role: array_at(address, problem, role) for role, address in zip(problem.roles, addresses, strict=True)
         }
         output = arrays[problem.output]
-        right = problem.reference({role: arrays[role] for role in problem.inputs}).astype(output.dtype)
+        right = problem.reference({role: array.copy() for role, array in arrays.items()}).astype(output.dtype)
         if result == "scaled":
             right = (right.astype(np.float64) * 1.5).astype(output.dtype)
         if result == "last_row":
