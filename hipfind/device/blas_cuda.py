@@ -83,6 +83,10 @@ class CublasLt(LtBlas):
             _set("matmul_preference_set_attribute", preference, limit, ctypes.c_uint64(budget))
             for attribute in _MIN_ALIGNMENTS:
                 _set("matmul_preference_set_attribute", preference, attribute, ctypes.c_uint32(alignment))
+            # Partial sums of a split reduction stay in fp32; some algorithms would round each to the type of C.
+            schemes = ctypes.c_uint32(cublasLt.ReductionScheme.COMPUTE_TYPE)
+            reduction = cublasLt.MatmulPreferenceAttribute.REDUCTION_SCHEME_MASK
+            _set("matmul_preference_set_attribute", preference, reduction, schemes)
             cublasLt.matmul_algo_get_heuristic(
                 self._handle, operation, a, b, c, c, preference, count, found.ctypes.data, ctypes.addressof(length)
             )
