@@ -45,7 +45,8 @@ def _call(name: str, *arguments: Any) -> Any:
     try:
         status, *results = getattr(cuda, name)(*arguments)
     except RuntimeError as error:  # library or symbol missing
-        raise DeviceError(f"{name} failed", got=str(error)) from error
+        what = f"{name} failed: the CUDA driver cannot be used"
+        raise DeviceError(what, got=str(error), remedy="install NVIDIA's driver") from error
     if status:
         _fail(name, status)
     return results[0] if len(results) == 1 else tuple(results)

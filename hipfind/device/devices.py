@@ -1,18 +1,25 @@
-"""Devices by name: which there are, which work here and why the others do not. Each is opened once."""
+"""Devices by name: which there are, which work here and why the others do not. Each is opened once.
+
+Names are a kind, "host", "hip" or "cuda", with a GPU's number behind a colon: "hip" is "hip:0".
+"""
 
 from __future__ import annotations
 
+import importlib
 import threading
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from hipfind import settings
 from hipfind.device.base import Device
 from hipfind.errors import DeviceError
 from hipfind.target import Target
 
+KINDS = ("hip", "cuda", "host")
+"""In order of preference."""
+_GPU_PACKAGES = {"hip": "hip-python", "cuda": "hipfind[cuda]"}
 _lock = threading.RLock()
-_open: dict[tuple[str, int], Device] = {}
+_open: dict[str, Device] = {}
+_default: Device | None = None
 
 
 class DeviceInfo(NamedTuple):
@@ -24,56 +31,91 @@ class DeviceInfo(NamedTuple):
     target: Target | None
 
 
-def _host(index: int) -> Device:
-    from hipfind.device.host import HostDevice
-
-    if index:
-        raise DeviceError("there is one host device", got=f"host:{index}", remedy="use host")
-    return HostDevice()
-
-
-FACTORIES: dict[str, Callable[[int], Device]] = {"host": _host}
-"""Makers of devices by kind, in order of preference. A maker takes the index and raises DeviceError where it cannot."""
-
-
 def get_device(name: str = "") -> Device:
-    """The device of this name (a kind, or a kind and an index as in "hip:1"), else the one that the settings name,
-    else the first that works.
+    """The device of this name, else the one that the settings name, else the first that works.
 
     Raises DeviceError for a name that is not known, naming those that are, and for a device that does not work here.
     """
     wanted = name or settings.current().device
-    if wanted:
-        return _opened(wanted)
-    failures: list[str] = []
-    for kind in FACTORIES:
-        try:
-            return _opened(kind)
-        except DeviceError as error:
-            failures.append(f"{kind}: {error}")
-    raise DeviceError("no device works here", got="; ".join(failures))
+    return _opened(wanted) if wanted else _first_that_works()
 
 
 def list_devices() -> tuple[DeviceInfo, ...]:
-    """The first device of every known kind, in order of preference."""
+    """Every device that is there, and a line for every kind that is not; in order of preference."""
     found: list[DeviceInfo] = []
-    for kind in FACTORIES:
+    for kind in KINDS:
         try:
-            device = _opened(kind)
-            found.append(DeviceInfo(device.name, True, "", device.target))
+            names = _names(kind)
         except DeviceError as error:
             found.append(DeviceInfo(kind, False, str(error), None))
+            continue
+        found += [_info(name) for name in names]
     return tuple(found)
 
 
+def _info(name: str) -> DeviceInfo:
+    try:
+        return DeviceInfo(name, True, "", _opened(name).target)
+    except DeviceError as error:
+        return DeviceInfo(name, False, str(error), None)
+
+
+def _first_that_works() -> Device:
+    global _default
+    if _default is None:
+        failures: list[str] = []
+        for kind in KINDS:
+            try:
+                _default = _opened(kind)
+                break
+            except DeviceError as error:
+                failures.append(f"{kind}: {error}")
+        else:
+            raise DeviceError("no device works here", got="; ".join(failures))
+    return _default
+
+
 def _opened(name: str) -> Device:
-    kind, _, index = name.strip().lower().partition(":")
-    make = FACTORIES.get(kind)
-    if make is None or not (index.isdecimal() or name.strip().lower() == kind):
-        raise DeviceError("unknown device", got=name, remedy="known: " + ", ".join(FACTORIES))
-    key = (kind, int(index or 0))
+    kind, ordinal = _parse(name)
     with _lock:
+        key = name if kind == "host" else f"{kind}:{ordinal}"
         device = _open.get(key)
         if device is None:
-            device = _open[key] = make(key[1])
+            device = _open[key] = _make(kind, ordinal)
         return device
+
+
+def _parse(name: str) -> tuple[str, int]:
+    """Kind and number. Raises DeviceError."""
+    kind, colon, number = name.partition(":")
+    if kind not in KINDS or (colon and (kind == "host" or not (number.isascii() and number.isdigit()))):
+        raise DeviceError("unknown device", got=name, remedy="known: hip, cuda (or one of several: hip:1), host")
+    return kind, int(number or 0)
+
+
+def _make(kind: str, ordinal: int) -> Device:
+    if kind == "host":
+        from hipfind.device.host import HostDevice
+
+        return HostDevice()
+    device: Device = _gpu_module(kind).open_device(ordinal)
+    return device
+
+
+def _names(kind: str) -> list[str]:
+    """Every device of a kind. Raises DeviceError where there is none."""
+    if kind == "host":
+        return ["host"]
+    count = _gpu_module(kind).device_count()
+    if not count:
+        raise DeviceError(f"there is no {kind} device", got="0 devices")
+    return [f"{kind}:{ordinal}" for ordinal in range(count)]
+
+
+def _gpu_module(kind: str) -> Any:
+    """hipfind.device.hip or .cuda, which import their vendor's package."""
+    try:
+        return importlib.import_module(f"hipfind.device.{kind}")
+    except ImportError as error:
+        remedy = f"pip install '{_GPU_PACKAGES[kind]}'"
+        raise DeviceError(f"{kind} devices need a package that is missing", got=str(error), remedy=remedy) from error

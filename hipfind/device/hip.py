@@ -44,7 +44,10 @@ def _call(name: str, *arguments: Any) -> Any:
     try:
         status, *results = getattr(hip, name)(*arguments)
     except (RuntimeError, ValueError) as error:  # library or symbol missing, or a status that hip-python does not know
-        raise DeviceError(f"{name} failed", got=str(error)) from error
+        what = f"{name} failed: the HIP runtime cannot be used"
+        raise DeviceError(
+            what, got=str(error), remedy="install ROCm, or name its libraries' folder in ROCM_PATH"
+        ) from error
     if status:
         _fail(name, status)
     return results[0] if len(results) == 1 else tuple(results)
