@@ -15,8 +15,9 @@ from hipfind.perfdb.faults import DbFault, Fault, fault_of
 from hipfind.perfdb.migrations import migrate, pending
 
 _OPEN_ATTEMPTS = 4
-_FIRST_PAUSE_S = 0.01
-_JOURNAL_WAIT_S = 1.0
+_OPEN_PAUSE_S = 0.02
+_LOCK_PAUSE_S = (0.001, 0.009)
+_JOURNAL_WAIT_S = 0.25
 
 Identity = tuple[int, int]
 T = TypeVar("T")
@@ -75,8 +76,8 @@ class Link:
         if not path.exists():
             raise DbFault(Fault.MISSING, self.name)
         self.immutable = False
-        try:
-            return self._open_checked(path, "ro")
+        try:  # "rw" also where nothing is written: who leaves last then clears the log files away
+            return self._open_checked(path, "rw")
         except sqlite3.Error as error:
             if fault_of(error) not in (Fault.READ_ONLY, Fault.CANNOT_OPEN) or not _is_at_rest(path):
                 raise
@@ -86,6 +87,7 @@ class Link:
     def _open_checked(self, path: Path, mode: str) -> sqlite3.Connection:
         connection = self._connect_same_file(path, mode)
         try:
+            connection.execute("PRAGMA query_only = ON")
             waiting = pending(connection, self.name)
             if waiting:
                 raise DbFault(Fault.OLDER, self.name, f"it lacks {', '.join(one.name for one in waiting)}")
@@ -103,7 +105,7 @@ class Link:
             except sqlite3.Error as error:  # network storage fails to open a file now and then
                 if fault_of(error) is not Fault.CANNOT_OPEN or attempt == _OPEN_ATTEMPTS - 1:
                     raise
-                pause(attempt)
+                time.sleep(_OPEN_PAUSE_S * 2**attempt)
                 continue
             self._identity = identity(path)
             if before is None or before == self._identity:
@@ -112,7 +114,7 @@ class Link:
         raise DbFault(Fault.CANNOT_OPEN, self.name, "another process keeps replacing it")
 
     def _connect(self, name: str, uri: bool) -> sqlite3.Connection:
-        return sqlite3.connect(name, timeout=self.wait_s, isolation_level=None, check_same_thread=False, uri=uri)
+        return sqlite3.connect(name, timeout=0.0, isolation_level=None, check_same_thread=False, uri=uri)
 
 
 def identity(path: Path) -> Identity | None:
@@ -124,26 +126,25 @@ def identity(path: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
-def pause(attempt: int) -> None:
-    """Wait before another attempt: doubling, with jitter, so that processes do not meet again."""
-    time.sleep(min(_FIRST_PAUSE_S * 2**attempt, 0.25) * random.uniform(0.5, 1.5))
-
-
 def retry_while_locked(work: Callable[[], T], wait_s: float) -> T:
     """Call ``work`` until it is not refused by a lock, for ``wait_s`` seconds at most; then the refusal leaves.
 
-    sqlite's own waiting does not cover every case: "locking protocol", and a change of the journal mode.
+    This stands for sqlite's own waiting, which asks less and less often, so that who has waited long loses against
+    who has just come, and which does not cover "locking protocol" and changes of the journal mode.
     """
     end = time.monotonic() + wait_s
-    attempt = 0
     while True:
         try:
             return work()
         except sqlite3.Error as error:
             if fault_of(error) is not Fault.LOCKED or time.monotonic() >= end:
                 raise
-        pause(attempt)
-        attempt += 1
+        pause()
+
+
+def pause() -> None:
+    """Wait before another attempt; random, so that processes do not meet again."""
+    time.sleep(random.uniform(*_LOCK_PAUSE_S))
 
 
 def _prepare_place(path: Path) -> None:

@@ -6,12 +6,14 @@ kept in memory for this process; where the fault may pass they are written when 
 
 from __future__ import annotations
 
+import atexit
 import enum
 import logging
 import math
 import os
 import time
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -84,6 +86,10 @@ class _Rest:
             self._until = self._clock() + self._length
             self._length *= 2
 
+    def end(self) -> None:
+        if not self.is_final:
+            self._until = -math.inf
+
     def never_again(self) -> None:
         self._until = math.inf
 
@@ -106,6 +112,7 @@ class GuardedDb(ForkSafe):
         self._read_only = False
         self._file: PerfDb | None = None
         self._memory: PerfDb | None = None
+        self._closes_at_exit = False
         self._unsaved: list[Callable[[PerfDb], None]] = []
         self._reading = _Rest(clock)
         self._writing = _Rest(clock)
@@ -140,6 +147,7 @@ class GuardedDb(ForkSafe):
         """Close the file, after a last attempt to write what it did not take. What was only in memory is gone then."""
         with self.lock:
             if self._unsaved:
+                self._writing.end()
                 self._save()
             self._close_file()
             self._drop_memory()
@@ -195,6 +203,9 @@ class GuardedDb(ForkSafe):
             self._unsaved.append(work)
             if self._save():
                 return True
+            if not self._closes_at_exit:
+                self._closes_at_exit = True
+                atexit.register(_close, weakref.ref(self))
         if self._memory is None:
             self._memory = PerfDb.in_memory()
         work(self._memory)
@@ -289,6 +300,12 @@ class GuardedDb(ForkSafe):
         message, self._unsaid = self._unsaid, ""
         if message:
             warnings.warn(message, PerfDbWarning, stacklevel=4)
+
+
+def _close(reference: weakref.ref[GuardedDb]) -> None:
+    db = reference()
+    if db is not None:
+        db.close()
 
 
 def _replace(path: Path, is_last: bool) -> tuple[Action, Path | None]:

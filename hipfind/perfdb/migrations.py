@@ -27,17 +27,27 @@ def schema_version(connection: sqlite3.Connection, path: str) -> int:
 
     Raises DbFault for a file of another program (FOREIGN) or of a newer hipfind (NEWER); nothing is written.
     """
-    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
-    if application != schema.APPLICATION_ID and (application or version or _has_tables(connection)):
+    if connection.in_transaction:
+        application, version, has_tables = _identify(connection)
+    else:  # one look: another process may be making the tables
+        connection.execute("BEGIN")
+        try:
+            application, version, has_tables = _identify(connection)
+        finally:
+            connection.execute("ROLLBACK")
+    if application != schema.APPLICATION_ID and (application or version or has_tables):
         raise DbFault(Fault.FOREIGN, path, f"its application id is {application}")
     if version > len(MIGRATIONS):
         raise DbFault(Fault.NEWER, path, f"schema {version}, this hipfind knows up to {len(MIGRATIONS)}")
     return version
 
 
-def _has_tables(connection: sqlite3.Connection) -> bool:
-    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
+def _identify(connection: sqlite3.Connection) -> tuple[int, int, bool]:
+    application: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    if application == schema.APPLICATION_ID:
+        return application, version, True
+    return application, version, connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is not None
 
 
 def pending(connection: sqlite3.Connection, path: str) -> tuple[Migration, ...]:

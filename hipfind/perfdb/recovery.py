@@ -80,7 +80,6 @@ def _lock(handle: int, operation: int, directory: Path) -> None:
     import fcntl
 
     end = time.monotonic() + _LOCK_WAIT_S
-    attempt = 0
     while True:
         try:
             fcntl.flock(handle, operation)
@@ -90,5 +89,4 @@ def _lock(handle: int, operation: int, directory: Path) -> None:
                 raise DbFault(Fault.LOCKED, str(directory), "another process is moving a damaged file") from None
         except OSError:  # a file system without such locks: the check under it is all there is
             return
-        pause(attempt)
-        attempt += 1
+        pause()

@@ -186,7 +186,7 @@ class PerfDb(ForkSafe):
             now = time.time()
             connection.executemany(table.upsert, [(*row, *owners, now) for row in rows])
 
-        self._run("storing records", lambda connection: _transaction(connection, write))
+        self._run("storing records", lambda connection: _transaction(connection, write, self._link.wait_s))
 
     def _run(self, doing: str, work: Callable[[sqlite3.Connection], T]) -> T:
         with self.lock:
@@ -218,11 +218,11 @@ def check(problem: Problem, records: Sequence[FindRecord | PerfRecord]) -> None:
             raise DbFault(Fault.REFUSED, "", f"{record.solver_id}: {reason}")
 
 
-def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:
+def _transaction(connection: sqlite3.Connection, work: Callable[[sqlite3.Connection], None], wait_s: float) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
         work(connection)
-        connection.execute("COMMIT")
+        retry_while_locked(lambda: connection.execute("COMMIT"), wait_s)
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")

@@ -11,17 +11,19 @@ import traceback
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import pytest
 
 from hipfind.perfdb import migrations
 from hipfind.perfdb.records import Environment, FindRecord, PerfRecord
 from hipfind.problem.base import Float64Array
 from hipfind.problem.tensor import TensorDescriptor
 from hipfind.target import Target, known
+
+if TYPE_CHECKING:  # worker processes import this file, and pytest takes them a second
+    import pytest
 
 TARGET: Target = known("gfx942")
 OTHER_TARGET: Target = known("sm_90")

@@ -100,6 +100,15 @@ def test_reading_makes_no_file(tmp_path: pathlib.Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
+def test_reading_leaves_no_files_behind(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "x.db"
+    _store(path)
+    before = path.read_bytes()
+    assert _keys(path, read_only=True) == ["problem"]
+    assert os.listdir(tmp_path) == ["x.db"]
+    assert path.read_bytes() == before
+
+
 def test_a_read_only_db_takes_nothing(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "x.db"
     _store(path)
@@ -173,7 +182,7 @@ def test_a_look_up_takes_no_write_lock(tmp_path: pathlib.Path) -> None:
     assert [one.split()[0] for one in statements] == ["SELECT"]
 
 
-@pytest.mark.parametrize("statement", ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN", "COMMIT"])
+@pytest.mark.parametrize("statement", ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN IMMEDIATE", "COMMIT"])
 @pytest.mark.parametrize("message", ["locking protocol", "database is locked"])
 def test_a_lock_that_passes_is_not_noticed(
     tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, statement: str, message: str

@@ -321,7 +321,7 @@ def test_a_file_that_only_seems_damaged_every_time_is_left_alone(
     assert "old" in _keys(path)
 
 
-_STATEMENTS = ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN", "INSERT INTO problems", "COMMIT"]
+_STATEMENTS = ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN IMMEDIATE", "INSERT INTO problems", "COMMIT"]
 _PASSING = ["disk I/O error", "database or disk is full", "database is locked", "locking protocol", "no such table: x"]
 
 
@@ -344,7 +344,7 @@ def test_results_are_written_when_the_fault_has_passed(
     path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, message: str
 ) -> None:
     clock = Clock()
-    faults = Faults(monkeypatch, "BEGIN", sqlite3.OperationalError(message))
+    faults = Faults(monkeypatch, "BEGIN IMMEDIATE", sqlite3.OperationalError(message))
     with GuardedDb(path, clock=clock) as db:
         assert len(_use(db)) == 1
         assert _found(db, "old") == [OLD], "reading goes on"
@@ -359,12 +359,10 @@ def test_results_are_written_when_the_fault_has_passed(
 def test_results_are_written_at_the_end_when_the_fault_has_passed(
     path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock()
-    faults = Faults(monkeypatch, "BEGIN", sqlite3.OperationalError("database is locked"))
-    with GuardedDb(path, clock=clock) as db:
+    faults = Faults(monkeypatch, "BEGIN IMMEDIATE", sqlite3.OperationalError("database is locked"))
+    with GuardedDb(path) as db:
         assert len(_use(db)) == 1
         faults.stop()
-        clock.now += FIRST_RETRY_S
     assert _keys(path) == ["a", "b", "old"]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from hipfind.perfdb import migrations, schema
 from hipfind.perfdb.faults import DbFault, Fault
-from hipfind.perfdb.migrations import MIGRATIONS, Migration, migrate, pending
+from hipfind.perfdb.migrations import MIGRATIONS, Migration, migrate, pending, schema_version
 from hipfind.perfdb.store import PerfDb
 from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, build_version, find_record
 
@@ -141,3 +141,21 @@ def test_a_new_file_opened_by_many_at_once_is_migrated_once(tmp_path: pathlib.Pa
     for thread in threads:
         thread.join()
     assert seen == [[(one.name,) for one in MIGRATIONS]] * 6
+
+
+def test_a_file_that_is_made_while_one_looks_is_not_taken_for_a_foreign_one(tmp_path: pathlib.Path) -> None:
+    path = str(tmp_path / "new.db")
+    looking, making = (sqlite3.connect(path, isolation_level=None) for _ in range(2))
+    making.execute("PRAGMA journal_mode = WAL")
+    made: list[str] = []
+
+    def make(statement: str) -> None:
+        if "sqlite_master" in statement and not made:
+            made.extend(migrate(making, path))
+
+    looking.set_trace_callback(make)
+    assert schema_version(looking, path) in (0, len(MIGRATIONS))
+    assert made == [one.name for one in MIGRATIONS]
+    assert schema_version(looking, path) == len(MIGRATIONS)
+    looking.close()
+    making.close()

@@ -1,0 +1,228 @@
+"""``hipfind db``: looks into a perf DB. Opens it read-only and needs none of the devices that it is about."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import functools
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from hipfind.cli import text
+from hipfind.cli.options import json_option
+from hipfind.cli.output import print_json
+from hipfind.cli.table import Column, print_table
+from hipfind.device.devices import get_device, list_devices
+from hipfind.errors import DeviceError, PerfDbError
+from hipfind.perfdb.fingerprint import environment_of
+from hipfind.perfdb.queries import Filter, ProblemRecords, Winner, list_winners, problem_records
+from hipfind.perfdb.records import StoredFind
+from hipfind.perfdb.store import PerfDb
+from hipfind.problem.conv import DIRECTIONS
+from hipfind.problem.dtypes import DType
+
+_WINNERS = (
+    Column("Problem", wraps=True),
+    Column("Device", leave_out=4),
+    Column("Winner"),
+    Column("Time ms", right=True),
+    Column("Workspace", right=True, leave_out=2),
+    Column("Environment", leave_out=3),
+    Column("Age", right=True, leave_out=1),
+)
+_RECORDS = (
+    Column("Solver"),
+    Column("Outcome"),
+    Column("Time ms", right=True),
+    Column("Samples", right=True, leave_out=2),
+    Column("Workspace", right=True, leave_out=3),
+    Column("Verified", leave_out=4),
+    Column("Config", leave_out=5),
+    Column("Age", right=True, leave_out=1),
+    Column("Detail", wraps=True),
+)
+_TRUST = {True: "trusted", False: "stale", None: "other device"}
+_AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+@click.group("db")
+def db() -> None:
+    """Look into the perf DB: what was found, when, and whether it still counts."""
+
+
+def _opens_db(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Gives the command ``db``, open for reading: the file of ``--db``, else the one that the settings name."""
+
+    @click.option("--db", "path", metavar="PATH", help="Perf DB file.  [default: HIPFIND_USER_DB_PATH]")
+    @json_option
+    @functools.wraps(command)
+    def call(path: str | None, **arguments: Any) -> Any:
+        with PerfDb.open(path, read_only=True) as opened:
+            return command(db=opened, **arguments)
+
+    return call
+
+
+@db.command("info")
+@_opens_db
+def info(db: PerfDb, as_json: bool) -> None:
+    """Show where the DB is, its size and schema, what is in it, and the environments that it knows."""
+    facts = db.info()
+    if as_json:
+        print_json(facts)
+        return
+    lines = {
+        "path": facts["path"],
+        "size": text.size(facts["size_bytes"]),
+        "schema": f"{facts['schema_version']} ({', '.join(facts['migrations'])})",
+        "journal": facts["journal_mode"] + (" (in a read-only directory)" if facts["immutable"] else ""),
+        "sqlite": facts["sqlite_version"],
+        **{name.replace("_", " "): str(count) for name, count in facts["rows"].items()},
+    }
+    for name, value in lines.items():
+        click.echo(f"{name:<14}{value}")
+    for target in facts["targets"]:
+        click.echo(f"\ndevice {target['key']}  {target['name']}  find records: {target['find_records']}")
+    for environment in facts["environments"]:
+        _echo_environment(environment["fingerprint"], environment["facts"], environment["find_records"])
+
+
+def _echo_environment(fingerprint: str, facts: dict[str, str], records: int) -> None:
+    click.echo(f"\nenvironment {fingerprint}  find records: {records}")
+    for name, value in facts.items():
+        click.echo(f"  {name}: {value}")
+
+
+@db.command("list")
+@click.option("--solver", default="", metavar="ID", help="Only problems that this solver won.")
+@click.option("--direction", type=click.Choice(DIRECTIONS), default=None, help="Only this direction.")
+@click.option("--dtype", type=click.Choice([one.value for one in DType]), default=None, help="Only this element type.")
+@click.option("--device", default="", metavar="NAME", help="Only this device: amd:gfx942:304, gfx942, amd, host, ...")
+@click.option("--limit", type=click.IntRange(min=1), default=None, help="At most so many, newest first.")
+@_opens_db
+def list_(
+    db: PerfDb,
+    solver: str,
+    direction: str | None,
+    dtype: str | None,
+    device: str,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """List the winner of every problem, newest first.
+
+    Environment: "trusted" when nothing has changed since on this device, "stale" when something has and the record
+    is not used, "other device" when it was found on a device that is not here.
+    """
+    wanted = Filter(solver, direction or "", dtype or "", device)
+    winners = list_winners(db, wanted, _environments_here(db), limit)
+    now = time.time()
+    if as_json:
+        print_json([{**dataclasses.asdict(one), "age_s": max(0.0, now - one.created_at)} for one in winners])
+    elif winners:
+        print_table(_WINNERS, [_winner_row(one, now) for one in winners])
+    else:
+        click.echo("no records match", err=True)
+
+
+def _environments_here(db: PerfDb) -> dict[str, str]:
+    """Present environment's fingerprint by target key, of the devices here; GPUs are opened only where it matters."""
+    vendors = {vendor for (vendor,) in db.read("SELECT DISTINCT vendor FROM targets")}
+    names = [one.name for one in list_devices() if one.available] if vendors - {"host"} else ["host"]
+    here: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(DeviceError):
+            device = get_device(name)
+            here[device.target.key] = environment_of(device.environment()).fingerprint
+    return here
+
+
+def _winner_row(one: Winner, now: float) -> list[str]:
+    return [
+        one.problem_key,
+        one.target_key,
+        one.solver_id,
+        text.ms_with_spread(one.time_ms, one.spread_ms),
+        text.size(one.workspace_bytes),
+        _TRUST[one.trusted],
+        _age(now - one.created_at),
+    ]
+
+
+def _age(seconds: float) -> str:
+    for length, unit in _AGES:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(seconds, 0.0):.0f} s"
+
+
+@db.command("show")
+@click.argument("key")
+@_opens_db
+def show(db: PerfDb, key: str, as_json: bool) -> None:
+    """Show all records of one problem: every solver in every environment.
+
+    KEY is hipfind's key of the problem, as `db list` prints it, or MIOpen's find-db key.
+    """
+    found = problem_records(db, key)
+    if not found:
+        raise PerfDbError(
+            "the perf DB has no problem with this key", got=key, remedy="`hipfind db list` shows its keys"
+        )
+    environments = {name: dict(one.facts) for name, one in db.environments().items()}
+    if as_json:
+        print_json([_problem_dict(one, environments) for one in found])
+        return
+    for one in found:
+        _echo_problem(one, environments)
+
+
+def _problem_dict(one: ProblemRecords, environments: dict[str, dict[str, str]]) -> dict[str, Any]:
+    records = [
+        {
+            **dataclasses.asdict(stored.record),
+            "target": stored.target_key,
+            "environment": stored.environment,
+            "created_at": stored.created_at,
+        }
+        for stored in one.records
+    ]
+    used = {stored.environment for stored in one.records}
+    known = {name: facts for name, facts in environments.items() if name in used}
+    return {"problem": one.columns, "records": records, "environments": known}
+
+
+def _echo_problem(one: ProblemRecords, environments: dict[str, dict[str, str]]) -> None:
+    click.echo(f"problem  {one.columns['key']}")
+    if one.columns["miopen_key"]:
+        click.echo(f"MIOpen   {one.columns['miopen_key']}")
+    groups: dict[tuple[str, str], list[StoredFind]] = {}
+    for stored in one.records:
+        groups.setdefault((stored.target_key, stored.environment), []).append(stored)
+    for (target, environment), records in groups.items():
+        click.echo(f"\ndevice {target}, environment {environment}")
+        for name, value in environments.get(environment, {}).items():
+            click.echo(f"  {name}: {value}")
+        click.echo()
+        print_table(_RECORDS, _record_rows(records))
+
+
+def _record_rows(records: Sequence[StoredFind]) -> list[list[str]]:
+    now = time.time()
+    return [
+        [
+            one.record.solver_id,
+            one.record.outcome.replace("_", " "),
+            text.ms_with_spread(one.record.time_ms, one.record.spread_ms),
+            str(one.record.samples),
+            text.size(one.record.workspace_bytes),
+            "yes" if one.record.verified else "no",
+            one.record.config or "-",
+            _age(one.age_s(now)),
+            text.one_line(one.record.detail),
+        ]
+        for one in records
+    ]
