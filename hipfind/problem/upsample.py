@@ -15,7 +15,7 @@ import dataclasses
 import functools
 import math
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -162,6 +162,16 @@ class UpsampleProblem:
         from hipfind.problem.upsample_reference import most_terms
 
         return most_terms(self)
+
+    @property
+    def compute(self) -> str:
+        """Sums are kept in the usual type: fp32, or fp64 for fp64."""
+        return ""
+
+    def usual_size(self, arrays: Mapping[str, npt.NDArray[Any]]) -> float:
+        from hipfind.problem.upsample_reference import usual_size
+
+        return usual_size(self, arrays)
 
     def canonical(self) -> UpsampleProblem:
         return self

@@ -91,6 +91,19 @@ def most_terms(problem: UpsampleProblem) -> int:
     return math.prod(counts)
 
 
+def usual_size(problem: UpsampleProblem, arrays: Mapping[str, Array]) -> float:
+    """Root mean square of the gradient's elements if the signs of their terms were random."""
+    dy = _checked(problem, arrays)
+    # converts a few thousand elements at a time
+    total = float(np.einsum("nchw,nchw->", dy, dy, dtype=np.float64, casting="unsafe"))
+    mean_square = total / max(dy.size, 1)
+    squares = 1.0  # of the weights in one pixel, on average
+    for axis in problem.axes:
+        _, _, fraction = _taps(axis)
+        squares *= float(np.square(fraction).sum() + np.square(1.0 - fraction).sum()) / axis.size
+    return math.sqrt(mean_square * squares)
+
+
 def _checked(problem: UpsampleProblem, arrays: Mapping[str, Array]) -> Array:
     if "dy" not in arrays:
         raise ArrayError("the reference needs dy", got=f"{sorted(arrays)}")
