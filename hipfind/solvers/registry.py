@@ -17,6 +17,10 @@ from typing import Any, TypeVar
 
 from hipfind.errors import HipfindError, UnknownSolverError
 from hipfind.solvers.base import Solver
+from hipfind.solvers.direct.empty_batch import ConvEmptyBatch
+from hipfind.solvers.direct.naive_bwd import ConvDirectNaiveConvBwd
+from hipfind.solvers.direct.naive_fwd import ConvDirectNaiveConvFwd
+from hipfind.solvers.direct.naive_wrw import ConvDirectNaiveConvWrw
 from hipfind.solvers.gemm.bwd_1x1_stride1 import GemmBwd1x1_stride1
 from hipfind.solvers.gemm.bwd_1x1_stride2 import GemmBwd1x1_stride2
 from hipfind.solvers.gemm.bwd_rest import GemmBwdRest
@@ -33,6 +37,7 @@ SolverClass = type[AnySolver]
 S = TypeVar("S", bound=SolverClass)
 
 PREFERRED: tuple[SolverClass, ...] = (
+    ConvEmptyBatch,
     GemmFwd1x1_0_1,
     GemmFwd1x1_0_2,
     GemmFwdRest,
@@ -44,7 +49,7 @@ PREFERRED: tuple[SolverClass, ...] = (
 )
 """Built-in solvers, the special before the general. Those of third parties stand between them and FALLBACK."""
 
-FALLBACK: tuple[SolverClass, ...] = ()
+FALLBACK: tuple[SolverClass, ...] = (ConvDirectNaiveConvFwd, ConvDirectNaiveConvBwd, ConvDirectNaiveConvWrw)
 """Solvers for whatever the others leave over."""
 
 
