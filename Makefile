@@ -13,7 +13,7 @@ empty :=
 space := $(empty) $(empty)
 
 bin := $(VENV)/bin
-pip := $(bin)/python -m pip --disable-pip-version-check --quiet
+pip := $(bin)/python -m pip --disable-pip-version-check --quiet --quiet
 
 # The compiler that the host device would find; without one, a C++ compiler comes from PyPI (the extra "host").
 compiler := $(shell for c in $(if $(filter environment command,$(firstword $(origin CXX))),$(firstword $(CXX))) \

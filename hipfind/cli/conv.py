@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import click
 
-from hipfind.cli.conv_run import ConvRun, run_conv
+from hipfind.cli.conv_run import ConvRun, run_conv, wanted_solver
 from hipfind.cli.exits import FAILED
 from hipfind.cli.options import device_option, driver_options, json_option
 from hipfind.cli.output import print_json
 from hipfind.errors import ParseError
 from hipfind.problem.driver import DriverCommand, to_command
 from hipfind.problem.driver_flags import BASES, FLAGS
+from hipfind.problem.tolerance import Verdict
 
 _NOT_YET = (
     "verification_cache", "dump_output", "in_data", "weights", "dout_data", "gpualloc", "gpubuffer_check",
@@ -44,16 +45,16 @@ def _command(base: str) -> click.Command:
     def conv(given: dict[str, str], device: str | None, as_json: bool) -> int:
         command = DriverCommand.create(base, given)
         _refuse(command)
-        runs = []
+        solver, runs = wanted_solver(command), []
         for problem in command.problems():
             if command.print_problem and not as_json:
                 click.echo(f"hipfind {to_command(problem).split(maxsplit=1)[1]}")
-            runs.append(run_conv(problem, command, device))
+            runs.append(run_conv(problem, command, solver, device))
             if not as_json:
                 _print_run(runs[-1], command)
         if as_json:
             print_json([run.to_dict() for run in runs])
-        return FAILED if any(run.is_right is False for run in runs) else 0
+        return FAILED if any(run.verdict is not None and not run.verdict.ok for run in runs) else 0
 
     return conv
 
@@ -82,12 +83,14 @@ def _print_run(run: ConvRun, command: DriverCommand) -> None:
     if command.time:
         click.echo(f"GPU Kernel Time {title} Elapsed: {run.time_ms:.6f} ms (average)")
         _print_stats(run)
-    if run.is_right is not None:
-        name = _VERIFIED[run.problem.direction]
-        if run.is_right:
-            click.echo(f"{name} Verifies OK on CPU reference ({run.error:.6g} < {run.limit:.6g})")
-        else:
-            click.echo(f"{name} FAILED: {run.error:.6g} > {run.limit:.6g}")
+    if run.verdict is not None:
+        click.echo(f"{_VERIFIED[run.problem.direction]} {_judgement(run.verdict)}")
+
+
+def _judgement(verdict: Verdict) -> str:
+    if verdict.ok:
+        return f"Verifies OK on CPU reference ({verdict.error:.6g} < {verdict.limit:.6g})"
+    return f"FAILED: {verdict.error:.6g} > {verdict.limit:.6g}"
 
 
 def _print_stats(run: ConvRun) -> None:

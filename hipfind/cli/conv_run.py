@@ -6,23 +6,18 @@ import dataclasses
 import time
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from hipfind.cli.find import nothing_usable
 from hipfind.cli.progress import find_progress
 from hipfind.errors import NoSolutionError, UnknownSolverError
 from hipfind.find import api
-from hipfind.find.operands import logical_view, span_elements
-from hipfind.find.plan import Plan
-from hipfind.find.report import Source
-from hipfind.find.session import session_for
-from hipfind.problem import tolerance
+from hipfind.find.operands import POISON, Operands
+from hipfind.find.report import Choice
+from hipfind.find.session import Session, session_for
+from hipfind.invokers.invoker import build
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.driver import DriverCommand
-from hipfind.problem.tensor import TensorDescriptor
-
-Array = npt.NDArray[Any]
+from hipfind.problem.tolerance import Verdict, judge
+from hipfind.solvers.registry import default_registry
 
 _SEED = 12345678  # MIOpenDriver's
 _MIOPEN_NUMBERS = {
@@ -43,7 +38,7 @@ _MIOPEN_NUMBERS = {
 
 @dataclasses.dataclass(frozen=True)
 class ConvRun:
-    """What one direction's run gave. ``error`` and ``limit`` are None where nothing was verified."""
+    """What one direction's run gave."""
 
     problem: ConvProblem
     device: str
@@ -54,13 +49,8 @@ class ConvRun:
     iterations: int
     time_ms: float
     wall_ms: float
-    error: float | None = None
-    limit: float | None = None
-
-    @property
-    def is_right(self) -> bool | None:
-        """Whether the result is within the limit; None where it was not verified. NaN is never right."""
-        return None if self.error is None or self.limit is None else self.error <= self.limit
+    verdict: Verdict | None
+    """None where nothing was verified."""
 
     @property
     def bytes_read(self) -> int:
@@ -73,95 +63,96 @@ class ConvRun:
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""
         return {
-            **{field.name: getattr(self, field.name) for field in dataclasses.fields(self)},
             "problem": self.problem.key(),
+            "device": self.device,
+            "solver_id": self.solver_id,
+            "algorithm": self.algorithm,
+            "source": self.source,
+            "workspace_bytes": self.workspace_bytes,
+            "iterations": self.iterations,
+            "time_ms": self.time_ms,
+            "wall_ms": self.wall_ms,
             "flops": self.problem.flops,
             "bytes_read": self.bytes_read,
             "bytes_written": self.bytes_written,
-            "verified": self.is_right,
+            "verified": self.verdict.ok if self.verdict else None,
+            "error": self.verdict.error if self.verdict else None,
+            "limit": self.verdict.limit if self.verdict else None,
         }
 
 
-def run_conv(problem: ConvProblem, command: DriverCommand, device: str | None) -> ConvRun:
-    """Run one problem as the driver command asks.
+def run_conv(problem: ConvProblem, command: DriverCommand, solver: str | None, device: str | None) -> ConvRun:
+    """Run one problem as the driver command asks; ``solver`` is what ``wanted_solver`` made of its ``-S``.
 
-    Raises NoSolutionError, NotApplicableError or UnknownSolverError where there is no solver to run, and what the
-    device raises.
+    Raises NoSolutionError or NotApplicableError where there is no solver to run, and what the device raises.
     """
-    plan, source = _plan(problem, command, device)
+    choice = _choice(problem, command, solver, device)
     session = session_for(device)
-    arrays = _arrays(problem)
-    inputs, output = [arrays[role] for role in problem.inputs], arrays[problem.output]
-
-    def run() -> None:
-        plan(*inputs, out=output)
-
-    run()  # not counted: compiles, touches every page, and starts the BLAS's threads
+    prepared = Prepared(problem, choice, session)
+    prepared.run()  # not counted: touches every page, and starts the BLAS's threads
     times, start = [], time.perf_counter()
     for _ in range(command.iterations):
-        times.append(session.device.time_ms(run))
+        times.append(session.device.time_ms(prepared.run))
     wall_ms = (time.perf_counter() - start) * 1e3 / command.iterations
-    error, limit = _verify(problem, arrays) if command.verify else (None, None)
     return ConvRun(
         problem,
         session.device.name,
-        plan.solver_id,
-        session.registry.get(plan.solver_id).algorithm,
-        source.value,
-        plan.workspace_bytes,
+        choice.solver_id,
+        session.registry.get(choice.solver_id).algorithm,
+        choice.source.value,
+        choice.workspace_bytes,
         command.iterations,
         sum(times) / len(times),
         wall_ms,
-        error,
-        limit,
+        prepared.verdict() if command.verify else None,
     )
 
 
-def _plan(problem: ConvProblem, command: DriverCommand, device: str | None) -> tuple[Plan, Source]:
-    """The plan that ``-S`` asks for, and where the choice came from."""
+class Prepared:
+    """A choice built on a device with random inputs; its output and workspace hold NaN before the first run.
+
+    Works on the device's own memory, so that every device is served alike.
+    """
+
+    def __init__(self, problem: ConvProblem, choice: Choice, session: Session) -> None:
+        self._problem = problem.canonical()
+        device = session.device
+        solution = session.registry.get(choice.solver_id).GetSolution(device.target, self._problem)
+        self._invoker = build(solution, device, self._problem.roles)
+        self._operands = Operands(self._problem, device, _SEED)
+        self._operands.poison_output()
+        needed = self._invoker.workspace_bytes
+        self._workspace = device.allocate(needed) if needed else None
+        if self._workspace is not None:
+            device.set_bytes(self._workspace.address, needed, POISON)
+        self._addresses = self._operands.addresses(self._workspace)
+
+    def run(self) -> None:
+        self._invoker.run(self._addresses)
+
+    def verdict(self) -> Verdict:
+        """The output, as it is now, against the float64 reference."""
+        inputs = self._operands.host
+        return judge(self._problem, inputs, self._operands.read_output(), self._problem.reference(inputs))
+
+
+def wanted_solver(command: DriverCommand) -> str | None:
+    """Id of the solver that ``-S`` names, None where it leaves the choice. Raises UnknownSolverError."""
     wanted = command.solution
-    if wanted is None:
-        with find_progress() as on_progress:
-            report = api.find(problem, "NORMAL" if command.search else None, device=device, on_progress=on_progress)
-        if report.best is None:
-            raise NoSolutionError(nothing_usable(report))
-        return api.plan(problem, solver=report.best.solver_id, device=device), report.best.source
-    plan = api.plan(problem, solver=_solver_id(wanted) if wanted else None, device=device)
-    return plan, plan.choice.source
-
-
-def _solver_id(wanted: int | str) -> str:
-    if isinstance(wanted, str):
-        return wanted
-    if wanted not in _MIOPEN_NUMBERS:
+    if not wanted:
+        return None
+    if isinstance(wanted, int) and wanted not in _MIOPEN_NUMBERS:
         raise UnknownSolverError(
             "no solver here has this number of MIOpen's", got=wanted, remedy="`hipfind solvers` lists the names"
         )
-    return _MIOPEN_NUMBERS[wanted]
+    return default_registry().get(_MIOPEN_NUMBERS[wanted] if isinstance(wanted, int) else wanted).SolverDbId()
 
 
-def _arrays(problem: ConvProblem) -> dict[str, Array]:
-    """Random inputs and an output full of NaN (of the largest value, for integers), each in its own layout."""
-    rng = np.random.default_rng(_SEED)
-    return {role: _array(problem.tensor(role), rng, role == problem.output) for role in problem.roles}
-
-
-def _array(descriptor: TensorDescriptor, rng: np.random.Generator, is_output: bool) -> Array:
-    count, dtype = span_elements(descriptor), np.dtype(descriptor.dtype.numpy)
-    if is_output:
-        flat = np.full(count, np.nan if descriptor.dtype.is_float else np.iinfo(dtype).max, dtype)
-    elif descriptor.dtype.is_float:
-        flat = rng.standard_normal(count, dtype=np.float32).astype(dtype, copy=False)
-    else:
-        flat = rng.integers(-8, 9, count, dtype=dtype)
-    return logical_view(flat, descriptor)
-
-
-def _verify(problem: ConvProblem, arrays: dict[str, Array]) -> tuple[float, float]:
-    """Relative error of the output against the float64 reference, and its limit."""
-    if problem.is_empty and not arrays[problem.output].size:
-        return 0.0, 0.0
-    expected = problem.reference(arrays)
-    output = problem.tensor(problem.output)
-    error = tolerance.relative_error(arrays[problem.output], expected)
-    return error, tolerance.limit(output.dtype, problem.reduction_length)
+def _choice(problem: ConvProblem, command: DriverCommand, solver: str | None, device: str | None) -> Choice:
+    if solver is not None or command.solution == 0:
+        return api.plan(problem, solver=solver, device=device).choice
+    with find_progress() as on_progress:
+        report = api.find(problem, "NORMAL" if command.search else None, device=device, on_progress=on_progress)
+    if report.best is None:
+        raise NoSolutionError(nothing_usable(report))
+    return report.best

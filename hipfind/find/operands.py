@@ -71,5 +71,6 @@ def logical_view(flat: npt.NDArray[np.generic], descriptor: TensorDescriptor) ->
     """A view of a flat buffer with the descriptor's lengths and strides."""
     size = descriptor.dtype.itemsize
     strides = tuple(stride * size for stride in descriptor.strides)
-    view: npt.NDArray[np.generic] = np.ndarray(descriptor.lengths, flat.dtype, buffer=flat.data, strides=strides)
+    raw = flat.view(np.uint8)  # numpy hands out no buffer of bf16
+    view: npt.NDArray[np.generic] = np.ndarray(descriptor.lengths, flat.dtype, buffer=raw, strides=strides)
     return view

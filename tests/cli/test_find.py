@@ -32,10 +32,11 @@ def test_find_reports_every_candidate_and_stores(cli: Cli, db_path: Path) -> Non
     lines = result.stdout.splitlines()
     assert lines[0].startswith("problem  conv-bwd-n4-c3-k32-i14x14")
     assert lines[1] == "device   host, mode DYNAMIC_HYBRID"
-    assert lines[2].startswith("answer   GemmBwdRest, ")
+    winner = lines[2].split()[1].rstrip(",")
+    assert winner in ("GemmBwdRest", "ConvDirectNaiveConvBwd")
     assert lines[2].endswith("measured now, stored in the perf DB")
     table = lines[4:]
-    assert table[1].split()[:2] == ["GemmBwdRest", "won"]
+    assert table[1].split()[:2] == [winner, "won"]
     for name in solver_ids():
         assert sum(line.startswith(name + " ") for line in table) == 1, name
     assert "\x1b" not in result.stdout
@@ -97,7 +98,9 @@ def test_odd_short_flags_of_three_dimensions(cli: Cli) -> None:
 def test_dtypes(cli: Cli, dtype: str) -> None:
     (report,) = loaded(cli, "find", *POINT, "-F", "1", "--dtype", dtype)
     assert f"-{dtype}-" in report["problem"]
-    assert report["results"][0]["solver_id"] == "GemmFwdRest"
+    outcomes = {one["solver_id"]: one["outcome"] for one in report["candidates"]}
+    assert outcomes["GemmFwdRest"] in ("won", "lost", "skipped as too slow")
+    assert outcomes[report["results"][0]["solver_id"]] == "won"
 
 
 def test_immediate_ranks_without_a_db_and_takes_the_winner_from_one(cli: Cli, db_path: Path) -> None:
@@ -157,6 +160,7 @@ def test_verification_can_be_switched(cli: Cli) -> None:
     (off,) = loaded(cli, "find", *POINT, "-F", "1", "--verify", "off")
     assert not any(one["verified"] for one in off["candidates"])
     (always,) = loaded(cli, "find", *POINT, "-F", "1", "--verify", "always", "--find-mode", "NORMAL")
+    assert len(always["results"]) > 0
     assert all(one["verified"] for one in always["candidates"] if one["outcome"] in ("won", "lost"))
 
 
