@@ -67,7 +67,8 @@ class CublasLt(LtBlas):
                 _set("matrix_layout_set_attribute", layout, attribute, value)
         return layout
 
-    def release(self, descriptors: tuple[Any, ...]) -> None:
+    @staticmethod
+    def release(descriptors: tuple[Any, ...]) -> None:
         operation, *layouts = descriptors
         cublasLt.matmul_desc_destroy(operation)
         for layout in layouts:

@@ -89,7 +89,8 @@ class HipblasLt(LtBlas):
                 _set(hipblaslt.hipblasLtMatrixLayoutSetAttribute, layout, attribute, value)
         return layout
 
-    def release(self, descriptors: tuple[Any, ...]) -> None:
+    @staticmethod
+    def release(descriptors: tuple[Any, ...]) -> None:
         operation, *layouts = descriptors
         hipblaslt.hipblasLtMatmulDescDestroy(operation)
         for layout in layouts:

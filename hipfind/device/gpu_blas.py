@@ -144,8 +144,10 @@ class LtBlas(GpuBlas):
     def describe(self, product: Product) -> tuple[Any, ...]:
         """The library's descriptors of the operation and of A, B and C."""
 
+    @staticmethod
     @abc.abstractmethod
-    def release(self, descriptors: tuple[Any, ...]) -> None: ...
+    def release(descriptors: tuple[Any, ...]) -> None:
+        """Give descriptors back. Static: a finalizer that knew its library would keep it and all its products alive."""
 
     @abc.abstractmethod
     def rank(self, descriptors: tuple[Any, ...], budget: int, alignment: int, count: int) -> list[Algorithm]:
@@ -193,7 +195,7 @@ class _LtProduct:
         self._scalars = Scalars(spec)
         self._descriptors = blas.describe(column_major(spec))
         self._chosen: dict[int, Algorithm] = {}
-        weakref.finalize(self, blas.release, self._descriptors).atexit = False
+        weakref.finalize(self, type(blas).release, self._descriptors).atexit = False
 
     def algorithms(self, budget: int, alignment: int, count: int) -> list[Algorithm]:
         return self._blas.rank(self._descriptors, budget, alignment, count)

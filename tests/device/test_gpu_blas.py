@@ -29,7 +29,7 @@ class FakeLt(LtBlas):
         super().__init__(device, driver)
         self.rankings = []
         self.multiplied = []
-        self.released = 0
+        self.released = []
         self.supported = {256, 128, 64, 32, 16, 8}
         self.workspace_bytes = 0
 
@@ -39,10 +39,12 @@ class FakeLt(LtBlas):
         assert (product.a.rows, product.a.cols)[:: -1 if product.trans_a else 1] == (product.m, product.k)
         assert (product.b.rows, product.b.cols)[:: -1 if product.trans_b else 1] == (product.k, product.n)
         assert (product.c.rows, product.c.cols) == (product.m, product.n)
-        return (product,)
+        return (product, self.released)
 
-    def release(self, descriptors):
-        self.released += 1
+    @staticmethod
+    def release(descriptors):
+        product, released = descriptors
+        released.append(product)
 
     def rank(self, descriptors, budget, alignment, count):
         self.rankings.append((budget, alignment, count))
@@ -52,7 +54,7 @@ class FakeLt(LtBlas):
 
     def multiply(self, descriptors, scalars, operands, algorithm, workspace, stream):
         assert FakeDriver.current() == self.driver.ordinal
-        (product,) = descriptors
+        product, _ = descriptors
         self.multiplied.append((algorithm, workspace, stream))
         kind = ctypes.c_double if product.a.dtype is DType.FP64 else ctypes.c_float
         alpha, beta = (kind.from_address(place).value for place in (scalars.alpha, scalars.beta))
@@ -195,10 +197,19 @@ def test_a_product_is_described_once(blas):
 def test_descriptors_are_released_with_their_product(blas):
     blas.algorithms(spec_of(2, 2, 2))
     gc.collect()
-    assert blas.released == 1
+    assert len(blas.released) == 1
     blas.prepare(spec_of(2, 2, 2))
     gc.collect()
-    assert blas.released == 1
+    assert len(blas.released) == 1
+
+
+def test_a_library_that_is_given_up_releases_its_products(driver):
+    blas = GpuDevice(driver, lambda device: FakeLt(device, driver)).blas
+    released = blas.released
+    blas.prepare(spec_of(2, 2, 2))
+    del blas
+    gc.collect()
+    assert len(released) == 1
 
 
 def test_workspaces_belong_to_streams_and_are_taken_only_when_needed(blas, driver):
