@@ -1,6 +1,6 @@
-"""Users' arrays as addresses: numpy, torch, and whatever speaks the array interface or DLPack, never copied.
+"""Users' arrays as addresses: numpy, torch, and whatever speaks an array interface or DLPack, never copied.
 
-torch is not imported: its tensors are known by their methods.
+torch is not imported: its tensors are known by their methods. Other libraries' GPU arrays: see gpu_arrays.py.
 """
 
 from __future__ import annotations
@@ -9,11 +9,13 @@ import ctypes
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from hipfind.errors import ArrayError, ProblemError
+from hipfind.device import gpu_arrays
+from hipfind.device.array_ref import ArrayRef, capsule_pointer, tensor_dtype, whole_strides
+from hipfind.errors import ArrayError
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import TensorDescriptor
 
@@ -22,83 +24,77 @@ _MOST_KEPT = 32
 _DATA_OFFSET = 40
 """Bytes before ``data`` in numpy's PyArrayInterface, a stable part of its C interface."""
 
-_capsule_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
-    ("PyCapsule_GetPointer", ctypes.pythonapi)
-)
 _pointer_at = ctypes.c_void_p.from_address
-
-
-class ArrayRef(NamedTuple):
-    """Where an array lies. ``strides`` are in elements; ``dtype`` is None for a type that no tensor has."""
-
-    address: int
-    lengths: tuple[int, ...]
-    strides: tuple[int, ...]
-    dtype: DType | None
-    itemsize: int
-    device: str
-    is_readonly: bool
-    owner: Any
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes from the first element's start to the last element's end."""
-        if 0 in self.lengths:
-            return 0
-        last = sum((length - 1) * stride for length, stride in zip(self.lengths, self.strides, strict=True))
-        return (last + 1) * self.itemsize
 
 
 class ArraySlot:
     """A role's place in a plan's call: tells whether an array fits, and where it lies, in about a microsecond."""
 
-    __slots__ = ("_device", "_itemsize", "_known", "_make", "descriptor", "role")
+    __slots__ = ("_device", "_itemsize", "_known", "_make", "_tensor_types", "descriptor", "role")
 
     def __init__(self, descriptor: TensorDescriptor, device: str, role: str) -> None:
         self.descriptor = descriptor
         self.role = role
         self._device = device
         self._itemsize = descriptor.dtype.itemsize
-        self._known: set[tuple[Any, ...]] = set()  # dtype, shape and strides that were found to fit
+        self._known: set[tuple[Any, ...]] = set()  # dtype, shape, strides (and device) that were found to fit
+        self._tensor_types: set[type] = set()  # torch's Tensor, once one was seen
         self._make = _numpy_maker(descriptor)
 
-    def address(self, array: Any) -> int:
-        """Address of an array that is read. Raises ArrayError when it does not fit."""
-        if type(array) is np.ndarray and (array.dtype, array.shape, array.strides) in self._known:
-            address: int = _pointer_at(_capsule_pointer(array.__array_struct__, None) + _DATA_OFFSET).value or 0
-            if address % self._itemsize == 0:
-                return address
-        return self._checked(array).address
+    def address(self, array: Any, stream: int = 0) -> int:
+        """Address of an array that ``stream`` is going to use. Raises ArrayError when it does not fit."""
+        kind = type(array)
+        address = -1
+        if kind is np.ndarray:
+            if (array.dtype, array.shape, array.strides) in self._known:
+                address = _pointer_at(capsule_pointer(array.__array_struct__, None) + _DATA_OFFSET).value or 0
+        elif (
+            kind in self._tensor_types
+            and (array.dtype, array.shape, array.stride(), array.device) in self._known
+            and not array.is_neg()
+        ):
+            address = array.data_ptr()
+        if address >= 0 and address % self._itemsize == 0:
+            return address
+        return self._checked(array, stream).address
 
-    def output_address(self, array: Any) -> int:
+    def output_address(self, array: Any, stream: int = 0) -> int:
         """Address of an array that is written. Raises ArrayError when it does not fit or is read-only."""
-        if type(array) is np.ndarray and array.flags.writeable:
-            return self.address(array)
-        ref = self._checked(array)
+        kind = type(array)
+        if kind in self._tensor_types or (kind is np.ndarray and array.flags.writeable):
+            return self.address(array, stream)
+        ref = self._checked(array, stream)
         if ref.is_readonly:
             raise ArrayError(f"{self.role} is written and must not be read-only", got="a read-only array")
         return ref.address
 
     def empty_like_kind(self, example: Any) -> Any:
-        """A new array for this slot, of the example's kind: torch for a torch tensor, else numpy."""
+        """A new array for this slot, of the example's kind."""
         return self._make() if type(example) is np.ndarray else empty_like_kind(example, self.descriptor)
 
-    def _checked(self, array: Any) -> ArrayRef:
-        ref = array_ref(array, self.descriptor, self._device, self.role)
-        if type(array) is np.ndarray:
-            if len(self._known) >= _MOST_KEPT:
-                self._known.clear()
-            self._known.add((array.dtype, array.shape, array.strides))
+    def _checked(self, array: Any, stream: int) -> ArrayRef:
+        ref = array_ref(array, self.descriptor, self._device, self.role, stream)
+        kind = type(array)
+        if kind is np.ndarray:
+            self._remember((array.dtype, array.shape, array.strides))
+        elif _is_torch(array):
+            self._tensor_types.add(kind)
+            self._remember((array.dtype, array.shape, array.stride(), array.device))
         return ref
 
+    def _remember(self, fitting: tuple[Any, ...]) -> None:
+        if len(self._known) >= _MOST_KEPT:
+            self._known.clear()
+        self._known.add(fitting)
 
-def array_ref(array: Any, descriptor: TensorDescriptor | None, device: str, role: str) -> ArrayRef:
+
+def array_ref(array: Any, descriptor: TensorDescriptor | None, device: str, role: str, stream: int = 0) -> ArrayRef:
     """Where an array lies, checked against a descriptor unless that is None.
 
-    ``device`` is the name of the device that is going to use it, ``role`` names the array in messages. Raises
-    ArrayError for an object that is no array, and for another device, dtype, lengths or strides than needed.
+    ``device`` is the name of the device that is going to use it, on ``stream``; ``role`` names the array in messages.
+    Raises ArrayError for an object that is no array, and for another device, dtype, lengths or strides than needed.
     """
-    ref = _ref(array, role)
+    ref = _ref(array, role, device, stream)
     if ref.device != device:
         raise ArrayError(f"{role} must be on {device}", got=f"an array on {ref.device}", remedy="move it there first")
     if ref.itemsize and ref.address % ref.itemsize:
@@ -126,13 +122,30 @@ def _check(ref: ArrayRef, descriptor: TensorDescriptor, role: str) -> None:
         )
 
 
-def _ref(array: Any, role: str) -> ArrayRef:
+def current_stream(array: Any) -> int:
+    """The stream on which the array's library queues its work now; 0 for the default one and for the host."""
+    if not _is_torch(array):
+        return gpu_arrays.interface_stream(array)
+    if array.device.type == "cpu":
+        return 0
+    torch = sys.modules["torch"]
+    index = array.device.index
+    # What torch's compiler calls; the public way makes an object each time and takes ten times as long.
+    raw = getattr(torch._C, "_cuda_getCurrentRawStream", None)
+    return int(raw(index) if raw is not None else torch.cuda.current_stream(index).cuda_stream)
+
+
+def _ref(array: Any, role: str, device: str, stream: int) -> ArrayRef:
     if isinstance(array, np.ndarray):
         return _numpy_ref(array, array, role)
     if _is_torch(array):
         return _torch_ref(array, role)
     if hasattr(array, "__array_interface__"):
         return _numpy_ref(np.asarray(array), array, role)
+    if gpu_arrays.dlpack_device(array):
+        return gpu_arrays.dlpack_ref(array, role, stream)
+    if hasattr(array, "__cuda_array_interface__"):
+        return gpu_arrays.interface_ref(array, role, device)
     if hasattr(array, "__dlpack__"):
         return _dlpack_ref(array, role)
     raise ArrayError(f"{role} must be an array (numpy, torch, array interface or DLPack)", got=type(array).__name__)
@@ -143,9 +156,9 @@ def _numpy_ref(array: np.ndarray[Any, Any], owner: Any, role: str) -> ArrayRef:
         raise ArrayError(f"{role} must not be a masked array", got="a masked array", remedy="fill it first")
     if not array.dtype.isnative:
         raise ArrayError(f"{role} must have this machine's byte order", got=str(array.dtype), remedy="copy the array")
-    strides = _whole_strides(array.shape, array.strides, array.itemsize, role)
+    strides = whole_strides(array.shape, array.strides, array.itemsize, role)
     address: int = array.ctypes.data
-    dtype = _dtype(array.dtype)
+    dtype = tensor_dtype(array.dtype)
     return ArrayRef(address, array.shape, strides, dtype, array.itemsize, HOST, not array.flags.writeable, owner)
 
 
@@ -159,7 +172,7 @@ def _torch_ref(tensor: Any, role: str) -> ArrayRef:
     except RuntimeError as error:  # sparse, meta and the like
         raise ArrayError(f"{role} must be a tensor with plain storage", got=str(error)) from error
     lengths, strides = tuple(tensor.shape), tuple(tensor.stride())
-    return ArrayRef(address, lengths, strides, _dtype(tensor.dtype), tensor.element_size(), device, False, tensor)
+    return ArrayRef(address, lengths, strides, tensor_dtype(tensor.dtype), tensor.element_size(), device, False, tensor)
 
 
 def _dlpack_ref(array: Any, role: str) -> ArrayRef:
@@ -171,13 +184,6 @@ def _dlpack_ref(array: Any, role: str) -> ArrayRef:
     except (BufferError, RuntimeError, TypeError) as error:
         raise ArrayError(f"{role} cannot be shared through DLPack", got=str(error)) from error
     return _numpy_ref(view, array, role)._replace(owner=(array, view))
-
-
-def _whole_strides(shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int, role: str) -> tuple[int, ...]:
-    size = max(itemsize, 1)
-    if any(length > 1 and stride % size for length, stride in zip(shape, strides, strict=True)):
-        raise ArrayError(f"{role} must have strides of whole elements", got=f"{strides} bytes", remedy="copy the array")
-    return tuple(stride // size for stride in strides)
 
 
 def _is_torch(array: Any) -> bool:
@@ -192,25 +198,20 @@ def _gpu_name(tensor: Any) -> str:
     return f"{kind}:{tensor.device.index or 0}"
 
 
-@functools.lru_cache(maxsize=64)
-def _dtype(dtype: Any) -> DType | None:
-    try:
-        return DType.parse(dtype)
-    except ProblemError:
-        return None
-
-
 def empty_like_kind(example: Any, descriptor: TensorDescriptor) -> Any:
     """A new array with the descriptor's dtype, lengths and strides, contents undefined.
 
-    A torch tensor on the example's device when that is one, else numpy.
+    Of the example's library, on its device, where that is torch's or a GPU's; else numpy's. Raises ArrayError where
+    that library cannot make such an array.
     """
     if _is_torch(example):
-        if _dtype(example.dtype) is descriptor.dtype:
+        if tensor_dtype(example.dtype) is descriptor.dtype:
             return example.new_empty_strided(descriptor.lengths, descriptor.strides)
         torch = sys.modules[type(example).__module__.partition(".")[0]]
         dtype = getattr(torch, _TORCH_NAMES[descriptor.dtype])
         return example.new_empty_strided(descriptor.lengths, descriptor.strides, dtype=dtype)
+    if gpu_arrays.is_on_gpu(example):
+        return gpu_arrays.empty(example, _storage(descriptor), descriptor.dtype)
     return _numpy_maker(descriptor)()
 
 
@@ -227,16 +228,25 @@ _TORCH_NAMES = {
 @functools.lru_cache(maxsize=1024)
 def _numpy_maker(descriptor: TensorDescriptor) -> Callable[[], Any]:
     """A function that makes numpy arrays as the descriptor says: in memory order without gaps, else from bytes."""
-    dtype, lengths, strides = descriptor.dtype.numpy, descriptor.lengths, descriptor.strides
+    dtype = descriptor.dtype.numpy
+    storage = _storage(descriptor)
+    if storage is None:
+        strides = tuple(stride * descriptor.dtype.itemsize for stride in descriptor.strides)
+        return lambda: np.ndarray(descriptor.lengths, dtype, np.empty(descriptor.span_bytes, np.uint8), strides=strides)
+    in_order, axes = storage
+    if axes is None:
+        return lambda: np.empty(in_order, dtype)
+    return lambda: np.empty(in_order, dtype).transpose(axes)
+
+
+def _storage(descriptor: TensorDescriptor) -> gpu_arrays.Storage | None:
+    """Lengths in memory order, and the axes that bring them into logical order if they are not; None with gaps."""
+    lengths, strides = descriptor.lengths, descriptor.strides
     order = sorted(range(len(lengths)), key=lambda axis: (-strides[axis], axis))
     expected = 1
     for axis in reversed(order):
         if lengths[axis] > 1 and strides[axis] != expected:
-            in_bytes = tuple(stride * descriptor.dtype.itemsize for stride in strides)
-            return lambda: np.ndarray(lengths, dtype, np.empty(descriptor.span_bytes, np.uint8), strides=in_bytes)
+            return None
         expected *= max(lengths[axis], 1)
-    in_order = tuple(lengths[axis] for axis in order)
-    if order == sorted(order):
-        return lambda: np.empty(in_order, dtype)
-    axes = tuple(order.index(axis) for axis in range(len(order)))
-    return lambda: np.empty(in_order, dtype).transpose(axes)
+    axes = None if order == sorted(order) else tuple(order.index(axis) for axis in range(len(order)))
+    return tuple(lengths[axis] for axis in order), axes

@@ -102,6 +102,11 @@ class CudaDriver(Driver):
         free, total = _call("cuMemGetInfo")
         return int(free), int(total)
 
+    def holds(self, address: int) -> bool:
+        attribute = cuda.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+        status, ordinal = cuda.cuPointerGetAttribute(attribute, address)
+        return not status and int(ordinal) == self._ordinal
+
     def copy_in(self, address: int, host_address: int, nbytes: int) -> None:
         _call("cuMemcpyHtoD", address, host_address, nbytes)
 

@@ -79,6 +79,11 @@ class GpuDevice(Device):
                 ) from error
         return GpuMemory(self.driver, address, nbytes)
 
+    def holds(self, address: int) -> bool:
+        """Whether an address, of whosever memory, is on this device."""
+        with self.driver.active():
+            return self.driver.holds(address)
+
     def copy_in(self, address: int, array: Array) -> None:
         if array.nbytes:
             with self.driver.active():

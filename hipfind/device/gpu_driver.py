@@ -78,6 +78,10 @@ class Driver(abc.ABC):
         """Free and total bytes."""
 
     @abc.abstractmethod
+    def holds(self, address: int) -> bool:
+        """Whether an address is of this device's memory."""
+
+    @abc.abstractmethod
     def copy_in(self, address: int, host_address: int, nbytes: int) -> None: ...
 
     @abc.abstractmethod

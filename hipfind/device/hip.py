@@ -102,6 +102,10 @@ class HipDriver(Driver):
         free, total = _call("hipMemGetInfo")
         return int(free), int(total)
 
+    def holds(self, address: int) -> bool:
+        status, attributes = hip.hipPointerGetAttributes(address)
+        return not status and attributes.device == self._ordinal
+
     def copy_in(self, address: int, host_address: int, nbytes: int) -> None:
         _call("hipMemcpy", address, host_address, nbytes, hip.hipMemcpyKind.hipMemcpyHostToDevice)
 

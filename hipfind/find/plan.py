@@ -6,7 +6,8 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
-from hipfind.device.arrays import ArraySlot, array_ref
+from hipfind.device.arrays import ArraySlot, array_ref, current_stream
+from hipfind.device.gpu_arrays import is_outside_streams
 from hipfind.errors import (
     ArrayError,
     CompileError,
@@ -30,7 +31,8 @@ class Plan:
 
     Call it with the problem's inputs in order: fwd ``plan(x, w)``, bwd ``plan(dy, w)``, wrw ``plan(dy, x)``. ``out`` is
     the array to write (made when None, of the inputs' kind); with beta not 0 it must be given. ``workspace`` is a
-    byte buffer of at least ``workspace_bytes`` (from a pool when None). ``stream`` is a device stream handle.
+    byte buffer of at least ``workspace_bytes`` (from a pool when None). ``stream`` is a device stream handle; None: the
+    one that the first input's library (torch, cupy) works on now.
     """
 
     def __init__(self, problem: Problem, session: Session, choice: Choice, invoker: Invoker) -> None:
@@ -44,6 +46,7 @@ class Plan:
         self._inputs = [
             (places[role], ArraySlot(problem.tensor(role), session.device.name, role)) for role in problem.inputs
         ]
+        self._has_streams = not session.device.target.is_host
         self._output_place = places[problem.output]
         self._output = ArraySlot(problem.tensor(problem.output), session.device.name, problem.output)
         self._is_fresh_output = not problem.reads_output
@@ -61,22 +64,26 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan {self.solver_id} ({self.choice.source.value}) for {self.problem.key()} on {self._device.name}>"
 
-    def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: int = 0) -> Any:
+    def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: int | None = None) -> Any:
         """Run; returns the output array. Raises ArrayError for an array that does not fit, WorkspaceError."""
         if len(inputs) != len(self._inputs):
             names = ", ".join(slot.role for _, slot in self._inputs)
             raise ArrayError(
                 f"a {self.problem.direction} plan takes {len(self._inputs)} arrays: {names}", got=f"{len(inputs)}"
             )
+        if stream is None:
+            stream = current_stream(inputs[0]) if self._has_streams else 0
         addresses = self._no_addresses.copy()
         for (place, slot), array in zip(self._inputs, inputs, strict=True):
-            addresses[place] = slot.address(array)
+            addresses[place] = slot.address(array, stream)
         if out is None:
             if not self._is_fresh_output:
                 raise ArrayError("with beta not 0 the output must be given", got="out=None", remedy="pass out=")
             out = self._output.empty_like_kind(inputs[0])
-        addresses[self._output_place] = self._output.output_address(out)
+        addresses[self._output_place] = self._output.output_address(out, stream)
         self._run(addresses, workspace, stream)
+        if self._has_streams and is_outside_streams(out):
+            self._device.synchronize(stream)
         return out
 
     def _run(self, addresses: list[int], workspace: Any, stream: int) -> None:

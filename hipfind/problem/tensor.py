@@ -92,7 +92,7 @@ class TensorDescriptor:
         """Descriptor of a numpy, cupy or torch array as it lies in memory, without touching its data."""
         dtype = DType.parse(array.dtype)
         lengths = tuple(int(length) for length in array.shape)
-        raw = array.stride() if callable(getattr(array, "stride", None)) else array.strides
+        raw = array.stride() if callable(getattr(array, "stride", None)) else getattr(array, "strides", None)
         in_bytes = not callable(getattr(array, "stride", None))
         if raw is None:
             return cls.packed(lengths, dtype)

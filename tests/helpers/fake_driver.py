@@ -97,6 +97,9 @@ class FakeDriver(Driver):
     def memory_info(self) -> tuple[int, int]:
         return self.memory_bytes - self.used, self.memory_bytes
 
+    def holds(self, address: int) -> bool:
+        return any(start <= address < start + len(block) for start, block in self._blocks.items())
+
     def copy_in(self, address: int, host_address: int, nbytes: int) -> None:
         self._call("copy_in")
         ctypes.memmove(address, host_address, nbytes)
