@@ -267,7 +267,7 @@ class GuardedDb(ForkSafe):
             action, aside = _replace(self._path, is_last)
             if action is Action.REPLACE and aside is None:
                 return
-        if action is Action.READ_ONLY and (self._read_only or self._path is None or not self._path.exists()):
+        if action is Action.READ_ONLY and (self._read_only or self._path is None or not os.path.exists(self._path)):
             action = Action.GIVE_UP
         if action is Action.READ_ONLY:
             self._read_only = True
@@ -297,7 +297,8 @@ class GuardedDb(ForkSafe):
 
     def _say(self) -> None:
         """Give the warning, outside the lock and with all state settled: a filter may turn it into an error."""
-        message, self._unsaid = self._unsaid, ""
+        with self.lock:
+            message, self._unsaid = self._unsaid, ""
         if message:
             warnings.warn(message, PerfDbWarning, stacklevel=4)
 
@@ -317,7 +318,7 @@ def _replace(path: Path, is_last: bool) -> tuple[Action, Path | None]:
         aside = set_aside(path)
     except DbFault as worse:
         _log.info("%s", worse)
-        return Action.GIVE_UP, None
+        return (Action.RETRY if worse.fault is Fault.LOCKED else Action.GIVE_UP), None
     return (Action.RETRY if is_last and aside is None else Action.REPLACE), aside
 
 

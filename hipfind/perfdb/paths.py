@@ -48,9 +48,9 @@ def _home() -> str:
     """HOME as it is set. A home out of the password file would be a guess: jobs that unset HOME mean it."""
     home = os.environ.get("HOME", "") if os.name == "posix" else os.path.expanduser("~")
     if not home or not os.path.isabs(home):
-        raise DbFault(Fault.NO_HOME, home or "HOME", "HOME is not set" if not home else "HOME is not absolute")
+        raise DbFault(Fault.NO_HOME, f"HOME={home}", "HOME is not absolute" if home else "HOME is not set")
     if not os.path.isdir(home):
-        raise DbFault(Fault.NO_HOME, home, "HOME is not a directory")
+        raise DbFault(Fault.NO_HOME, f"HOME={home}", "HOME is not a directory")
     return home
 
 

@@ -188,6 +188,10 @@ def test_a_record_that_must_not_be_stored_is_dropped_with_a_warning(path: pathli
 # faults ---------------------------------------------------------------------------------------------------------------
 
 
+def test_every_fault_that_a_file_can_have_has_an_action() -> None:
+    assert set(guard_module._ACTIONS) == set(Fault) - {Fault.REFUSED}
+
+
 def _newer(path: pathlib.Path) -> None:
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA user_version = 99")
