@@ -196,12 +196,15 @@ class ConvProblem:
 
     @property
     def reduction_length(self) -> int:
-        image = self.y if self.mode == "convolution" else self.x
-        per_filter = math.prod(self.w.lengths[1:])
-        if self.direction == "wrw":
-            return self.n * math.prod(image.lengths[2:])
-        is_gather = (self.direction == "fwd") == (self.mode == "convolution")
-        return per_filter if is_gather else self.w.lengths[0] // self.groups * math.prod(self.filter)
+        p = self.canonical()
+        if p.direction == "wrw":
+            return p.n * math.prod(p.out_spatial)
+        if p.direction == "fwd":
+            return p.w.elements // p.k
+        # of a filter's taps only one in stride / gcd(stride, dilation) can meet a given pixel
+        steps = (stride // math.gcd(stride, dilation) for stride, dilation in zip(p.stride, p.dilation, strict=True))
+        meeting = (-(-taps // step) for taps, step in zip(p.filter, steps, strict=True))
+        return p.k // p.groups * math.prod(map(min, meeting, p.out_spatial))
 
     def canonical(self) -> ConvProblem:
         """The equal problem in convolution mode: a transposed convolution is the other data direction of its mirror."""

@@ -135,7 +135,7 @@ def test_counts() -> None:
     problem = create(stride=2, w=(6, 2, 3, 2), groups=2)  # y: 2, 6, 4, 3
     assert problem.flops == 2 * (2 * 6 * 4 * 3) * (2 * 3 * 2)
     assert problem.min_bytes == 4 * (2 * 4 * 9 * 7 + 6 * 2 * 3 * 2 + 2 * 6 * 4 * 3)
-    lengths = {"fwd": 2 * 3 * 2, "bwd": 3 * 3 * 2, "wrw": 2 * 4 * 3}
+    lengths = {"fwd": 2 * 3 * 2, "bwd": 3 * (2 * 1), "wrw": 2 * 4 * 3}  # stride 2: every second tap meets a pixel
     for direction, length in lengths.items():
         assert dataclasses.replace(problem, direction=direction).reduction_length == length
     assert dataclasses.replace(problem, beta=2.0).min_bytes == problem.min_bytes + problem.y.nbytes
@@ -210,3 +210,16 @@ def test_gaps_of_arrays_are_poison() -> None:
     assert buffer.size == problem.x.span_bytes // 2
     assert np.isnan(buffer).sum() == buffer.size - x.size
     assert problem.x.dtype is DType.BF16
+
+
+def test_reduction_length_counts_only_the_taps_that_can_meet_a_pixel() -> None:
+    """A tolerance that grows with the sum must not count products that never happen."""
+    patch = {"x": (4, 3, 14, 14), "w": (40, 3, 14, 14)}
+    assert ConvProblem.create("fwd", **patch, stride=14).reduction_length == 3 * 14 * 14
+    assert ConvProblem.create("bwd", **patch, stride=14).reduction_length == 40
+    assert ConvProblem.create("wrw", **patch, stride=14).reduction_length == 4
+    strided = {"x": (2, 6, 20, 20), "w": (8, 3, 3, 5), "groups": 2}
+    assert ConvProblem.create("bwd", **strided, stride=(2, 1)).reduction_length == 4 * 2 * 5
+    assert ConvProblem.create("bwd", **strided, stride=2, dilation=2).reduction_length == 4 * 3 * 5
+    transposed = ConvProblem.create("fwd", x=(2, 6, 5, 5), w=(6, 4, 3, 3), stride=2, mode="transpose")
+    assert transposed.reduction_length == 6 * 2 * 2
