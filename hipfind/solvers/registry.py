@@ -23,11 +23,14 @@ from hipfind.solvers.direct.naive_fwd import ConvDirectNaiveConvFwd
 from hipfind.solvers.direct.naive_wrw import ConvDirectNaiveConvWrw
 from hipfind.solvers.gemm.bwd_1x1_stride1 import GemmBwd1x1_stride1
 from hipfind.solvers.gemm.bwd_1x1_stride2 import GemmBwd1x1_stride2
+from hipfind.solvers.gemm.bwd_point_padded import GemmBwdPointPadded
 from hipfind.solvers.gemm.bwd_rest import GemmBwdRest
 from hipfind.solvers.gemm.fwd_1x1_0_1 import GemmFwd1x1_0_1
 from hipfind.solvers.gemm.fwd_1x1_0_2 import GemmFwd1x1_0_2
+from hipfind.solvers.gemm.fwd_point_padded import GemmFwdPointPadded
 from hipfind.solvers.gemm.fwd_rest import GemmFwdRest
 from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
+from hipfind.solvers.gemm.wrw_point_padded import GemmWrwPointPadded
 from hipfind.solvers.gemm.wrw_universal import GemmWrwUniversal
 
 ENTRY_POINT_GROUP = "hipfind.solvers"
@@ -40,11 +43,14 @@ PREFERRED: tuple[SolverClass, ...] = (
     ConvEmptyBatch,
     GemmFwd1x1_0_1,
     GemmFwd1x1_0_2,
+    GemmFwdPointPadded,
     GemmFwdRest,
     GemmBwd1x1_stride1,
     GemmBwd1x1_stride2,
+    GemmBwdPointPadded,
     GemmBwdRest,
     GemmWrw1x1_stride1,
+    GemmWrwPointPadded,
     GemmWrwUniversal,
 )
 """Built-in solvers, the special before the general. Those of third parties stand between them and FALLBACK."""

@@ -1,0 +1,49 @@
+"""GemmBwdPointPadded: data gradient of point output as one matrix product into aligned rows, copied back to dx.
+
+dx'[N, R] = dy[N, K] w'[K, R] with R = C*taps rounded up to 16 bytes, then the first C*taps values of each row go to
+dx. Wins on GPUs for 16-bit types where C*taps*itemsize is not a multiple of 16; see padded_rows.
+
+Source: measured on vendor BLAS; the product is GemmBwdRest's.
+"""
+
+from __future__ import annotations
+
+from hipfind.invokers.solution import Solution
+from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand
+from hipfind.kernels.spec import GemmSpec
+from hipfind.problem.conv import ConvProblem
+from hipfind.solvers.base import Solver
+from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.padded_rows import applies, row_copy, rows_of
+from hipfind.solvers.reasons import Applicability
+from hipfind.target import Target
+
+
+class GemmBwdPointPadded(Solver[ConvProblem]):
+    """Data gradient, point output with rows that are not multiples of 16 bytes; 2D and 3D, either layout; GPUs."""
+
+    __slots__ = ()
+
+    solver_id = "GemmBwdPointPadded"
+    algorithm = "GEMM"
+
+    def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
+        return applies(target, problem, "bwd") and rules.feasible(target, self.GetSolution(target, problem))
+
+    def GetWorkspaceSize(self, target: Target, problem: ConvProblem) -> int:
+        rows = rows_of(problem)
+        return rows.x_bytes + rows.w_bytes
+
+    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
+        rows = rows_of(problem)
+        dx, w = Operand(WORKSPACE), Operand(WORKSPACE, rows.x_bytes)
+        gemm = GemmSpec(
+            m=problem.n, n=rows.aligned, k=problem.k, dtype=problem.dtype, dtype_c=problem.dtype,
+            lda=problem.k, ldb=rows.aligned, ldc=rows.aligned,
+        )  # fmt: skip
+        steps = (
+            row_copy(problem, problem.k, Operand("w"), rows.packed, w, rows.aligned),
+            GemmStep(gemm, Operand("y"), w, dx),
+            row_copy(problem, problem.n, dx, rows.aligned, Operand("x"), rows.packed),
+        )
+        return self.solution(target, problem, steps)
