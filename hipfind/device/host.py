@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hipfind.device.base import Array, Device, Memory, RunGemm, RunKernel
-from hipfind.device.host_blas import prepare_gemm
+from hipfind.device.host_blas import ScratchPool, prepare_gemm
 from hipfind.device.host_compiler import HostCompiler, find_compiler
 from hipfind.device.host_kernel import HostKernel, load_library, no_such_stream
 from hipfind.device.host_target import cpu_name, host_target, last_level_cache_bytes
@@ -49,6 +49,7 @@ class HostDevice(Device):
             self._compiler = None
         self.target = host_target(kernels=self._compiler is not None)
         self._workers = Workers()
+        self._scratch = ScratchPool()
         self._libraries: dict[KernelSpec, ctypes.CDLL] = {}
         self._flush: npt.NDArray[np.uint8] | None = None
         self._lock = threading.Lock()
@@ -90,7 +91,7 @@ class HostDevice(Device):
         return library
 
     def prepare_gemm(self, spec: GemmSpec) -> RunGemm:
-        return prepare_gemm(spec, self.prepare_kernel if self._compiler is not None else None)
+        return prepare_gemm(spec, self.prepare_kernel if self._compiler is not None else None, self._scratch)
 
     def synchronize(self, stream: int = 0) -> None:
         if stream:

@@ -1,15 +1,15 @@
 """Matrix products on the host through numpy's BLAS.
 
-fp32 and fp64 are multiplied where they lie. 16-bit matrices are converted to fp32 in blocks that stay in the cache,
+fp32 and fp64 are multiplied where they lie. 16-bit matrices are converted to fp32, in blocks where they are large,
 multiplied, and rounded once, by portable kernels where there is a compiler, else by numpy and ml_dtypes.
 """
 
 from __future__ import annotations
 
-import collections
 import contextlib
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 
@@ -27,10 +27,9 @@ Prepare: TypeAlias = Callable[[KernelSpec, tuple[int | float, ...], int], Callab
 Convert: TypeAlias = Callable[[int, int], None]
 """Conversion of a block: called with the addresses to read and to write."""
 
-_BLOCK_BYTES = 8 << 20
-"""fp32 copies of A and C made at a time: small enough to stay in the last-level cache."""
 _TEMPORARY_BYTES = 64 << 20
-"""Most bytes of any one temporary matrix."""
+"""Most bytes of fp32 copies: of B's columns, and of A's and C's rows, that are made at a time."""
+_MOST_IDLE = 2
 _FEWEST_ROWS = 64
 _MOST_VIEWS = 64
 _SEGMENT = 4096
@@ -63,7 +62,7 @@ def matrix(
     return np.asarray(raw)
 
 
-def prepare_gemm(spec: GemmSpec, prepare: Prepare | None) -> Callable[[int, int, int, int], None]:
+def prepare_gemm(spec: GemmSpec, prepare: Prepare | None, pool: ScratchPool) -> Callable[[int, int, int, int], None]:
     """The product, ready to run. ``prepare`` compiles the conversions; None where there is no compiler.
 
     Raises DeviceError for dtypes that it does not multiply.
@@ -76,7 +75,7 @@ def prepare_gemm(spec: GemmSpec, prepare: Prepare | None) -> Callable[[int, int,
             got=f"{spec.dtype.value} into {spec.dtype_c.value}",
         )
     spec = _one_product(spec)
-    return DirectGemm(spec) if wide else ConvertingGemm(spec, Conversions(spec.dtype, prepare))
+    return DirectGemm(spec) if wide else ConvertingGemm(spec, Conversions(spec.dtype, prepare), pool)
 
 
 def _one_product(spec: GemmSpec) -> GemmSpec:
@@ -141,35 +140,66 @@ class DirectGemm:
             np.add(part, product, out=part)
 
 
-class Scratch:
-    """A buffer for a block in fp32."""
+class ScratchPool:
+    """fp32 buffers that the products of a device share, so that a call allocates nothing once it has run before."""
+
+    def __init__(self) -> None:
+        self._idle: list[FloatArray] = []
+        self._lock = threading.Lock()
+
+    @contextlib.contextmanager
+    def borrow(self, elements: int) -> Iterator[FloatArray]:
+        """A buffer of at least so many elements, for one call."""
+        with self._lock:
+            fitting = [buffer for buffer in self._idle if buffer.size >= elements]
+            taken = min(fitting, key=len) if fitting else None
+            if taken is not None:
+                self._idle = [buffer for buffer in self._idle if buffer is not taken]
+        if taken is None:
+            taken = np.empty(elements, np.float32)
+        try:
+            yield taken
+        finally:
+            with self._lock:
+                self._idle = sorted((*self._idle, taken), key=len)[-_MOST_IDLE:]
+
+
+class Block:
+    """Room for one matrix block in a scratch buffer."""
 
     __slots__ = ("address", "array")
 
-    def __init__(self, elements: int) -> None:
-        self.array = np.empty(elements, np.float32)
-        self.address: int = self.array.ctypes.data
+    def __init__(self, buffer: FloatArray, start: int, elements: int) -> None:
+        self.array = buffer[start : start + elements]
+        self.address: int = buffer.ctypes.data + start * buffer.itemsize
+
+    def matrix(self, rows: int, columns: int) -> FloatArray:
+        """The first elements as a packed matrix."""
+        return self.array[: rows * columns].reshape(rows, columns)
 
 
 class ConvertingGemm:
     """16-bit inputs: blocks of the operands are converted to fp32, multiplied, and rounded into C."""
 
-    def __init__(self, spec: GemmSpec, conversions: Conversions) -> None:
+    def __init__(self, spec: GemmSpec, conversions: Conversions, pool: ScratchPool) -> None:
         self._spec = spec
         self._conversions = conversions
-        self._scratch: collections.deque[tuple[Scratch, Scratch, Scratch]] = collections.deque()
+        self._pool = pool
         self._columns = min(spec.n, max(1, _TEMPORARY_BYTES // (4 * max(spec.k, 1))))
-        block_rows = _BLOCK_BYTES // (4 * max(spec.k + self._columns, 1))
-        self._rows = min(spec.m, max(_FEWEST_ROWS, block_rows))
+        rows = _TEMPORARY_BYTES // (4 * max(spec.k + self._columns, 1))
+        self._rows = min(spec.m, max(_FEWEST_ROWS, rows))
+        self._sizes = (self._rows * spec.k, spec.k * self._columns, self._rows * self._columns)
 
     def __call__(self, a: int, b: int, c: int, stream: int = 0) -> None:
         if stream:
             raise no_such_stream(stream)
-        with self._borrow() as scratch:
+        size_a, size_b, size_c = self._sizes
+        with self._pool.borrow(sum(self._sizes)) as buffer:
+            blocks = Block(buffer, 0, size_a), Block(buffer, size_a, size_b), Block(buffer, size_a + size_b, size_c)
             for j in range(0, self._spec.n, self._columns):
-                self._multiply_columns(a, b, c, j, scratch)
+                self._multiply_columns(a, b, c, j, blocks)
 
-    def _multiply_columns(self, a: int, b: int, c: int, j: int, scratch: tuple[Scratch, Scratch, Scratch]) -> None:
+    def _multiply_columns(self, a: int, b: int, c: int, j: int, blocks: tuple[Block, Block, Block]) -> None:
         """All products of the batch, for one block of B's columns. What the batch shares is converted once."""
         s, size, size_c = self._spec, self._spec.dtype.itemsize, self._spec.dtype_c.itemsize
         columns = min(self._columns, s.n - j)
@@ -177,22 +207,22 @@ class ConvertingGemm:
         for index in range(s.batch):
             if index == 0 or s.stride_b:
                 at = b + size * (index * s.stride_b + j * (s.ldb if s.trans_b else 1))
-                wide_b = self._widen(scratch[1], at, s.k, columns, s.ldb, s.trans_b)
+                wide_b = self._widen(blocks[1], at, s.k, columns, s.ldb, s.trans_b)
             for i in range(0, s.m, self._rows):
                 rows = min(self._rows, s.m - i)
                 if index == 0 or not keeps_a:
                     at = a + size * (index * s.stride_a + i * (1 if s.trans_a else s.lda))
-                    wide_a = self._widen(scratch[0], at, rows, s.k, s.lda, s.trans_a)
-                self._write(wide_a, wide_b, scratch[2], c + size_c * (index * s.stride_c + i * s.ldc + j))
+                    wide_a = self._widen(blocks[0], at, rows, s.k, s.lda, s.trans_a)
+                self._write(wide_a, wide_b, blocks[2], c + size_c * (index * s.stride_c + i * s.ldc + j))
 
-    def _widen(self, to: Scratch, address: int, rows: int, columns: int, step: int, is_transposed: bool) -> FloatArray:
-        """A block [rows, columns] of an operand in fp32, as a view of ``to``."""
+    def _widen(self, to: Block, address: int, rows: int, columns: int, step: int, is_transposed: bool) -> FloatArray:
+        """A block [rows, columns] of an operand in fp32."""
         lines, length = (columns, rows) if is_transposed else (rows, columns)
         self._conversions.widen(lines, length, step)(address, to.address)
-        packed = to.array[: lines * length].reshape(lines, length)
+        packed = to.matrix(lines, length)
         return packed.T if is_transposed else packed
 
-    def _write(self, a: FloatArray, b: FloatArray, scratch: Scratch, c: int) -> None:
+    def _write(self, a: FloatArray, b: FloatArray, product: Block, c: int) -> None:
         """C's block = alpha * a @ b + beta * C's block, rounded once."""
         s, rows, columns = self._spec, a.shape[0], b.shape[1]
         if s.dtype_c is DType.FP32 and s.beta == 0.0:
@@ -201,25 +231,8 @@ class ConvertingGemm:
             if s.alpha != 1.0:
                 np.multiply(out, s.alpha, out=out)
             return
-        np.matmul(a, b, out=scratch.array[: rows * columns].reshape(rows, columns))
-        self._conversions.narrow(s.dtype_c, rows, columns, s.ldc, s.alpha, s.beta)(scratch.address, c)
-
-    @contextlib.contextmanager
-    def _borrow(self) -> Iterator[tuple[Scratch, Scratch, Scratch]]:
-        """Buffers for fp32 blocks of A, B and C, used by one thread at a time."""
-        s = self._spec
-        try:
-            scratch = self._scratch.pop()
-        except IndexError:
-            scratch = (
-                Scratch(self._rows * s.k),
-                Scratch(s.k * self._columns),
-                Scratch(self._rows * self._columns),
-            )
-        try:
-            yield scratch
-        finally:
-            self._scratch.append(scratch)
+        np.matmul(a, b, out=product.matrix(rows, columns))
+        self._conversions.narrow(s.dtype_c, rows, columns, s.ldc, s.alpha, s.beta)(product.address, c)
 
 
 class Conversions:
