@@ -17,8 +17,6 @@ import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
-import platformdirs
-
 from hipfind import settings
 
 _DIGEST_BYTES = 32
@@ -81,16 +79,18 @@ class KernelCache:
                 self._warn(error)
             else:
                 return Entry(code, path)
+        else:
+            self._warn("this user has no home directory")
         self._memory[key] = code
         return Entry(code, None)
 
-    def _warn(self, error: OSError) -> None:
+    def _warn(self, reason: object) -> None:
         with self._lock:
             if self._has_warned:
                 return
             self._has_warned = True
         warnings.warn(
-            f"the kernel cache {self.directory} cannot be used ({error}); compiled kernels are kept in memory; "
+            f"the kernel cache {self.directory or ''} cannot be used ({reason}); compiled kernels are kept in memory; "
             "set HIPFIND_CACHE_DIR to a directory that can be written",
             UserWarning,
             stacklevel=2,
@@ -114,11 +114,18 @@ def cache_directory() -> pathlib.Path | None:
     """HIPFIND_CACHE_DIR, else a folder in the user's cache directory; None for a user without a home."""
     chosen = settings.current().cache_dir
     if chosen:
-        return pathlib.Path(os.path.abspath(os.path.expanduser(chosen)))
+        expanded = os.path.expanduser(chosen)
+        has_no_home = chosen.startswith("~") and expanded == chosen
+        return None if has_no_home else pathlib.Path(os.path.abspath(expanded))
     if os.environ.get("HOME") == "" and not os.environ.get("XDG_CACHE_HOME"):
         return None
-    directory = platformdirs.user_cache_path("hipfind") / "kernels"
-    return directory if directory.is_absolute() else None  # "~" stays as it is for a user without a home
+    import platformdirs  # costs milliseconds, and is not needed where the setting names a path
+
+    try:
+        directory = platformdirs.user_cache_path("hipfind") / "kernels"
+    except RuntimeError:  # newer versions raise it for a user without a home
+        return None
+    return directory if directory.is_absolute() else None  # older ones leave "~" as it is
 
 
 _caches: dict[pathlib.Path | None, KernelCache] = {}
