@@ -14,7 +14,16 @@ from hipfind.target import Target
 
 _GEMM_EFFICIENCY = 0.8  # what vendor BLAS reaches of the peak on large, aligned products
 _BANDWIDTH_EFFICIENCY = 0.85
-_TILE = 128  # output tile of a matrix-core GEMM
+_TILES = (
+    (128, 1.0),
+    (64, 0.7),
+    (32, 0.4),
+    (16, 0.2),
+)  # output tiles of GPU products and the share of the rate each reaches
+_THIN_EFFICIENCY = 0.25  # share of the vector rate that BLAS reaches without matrix cores
+_UNALIGNED_SHARE = 0.3  # what is left of the rate where 16-bit rows are not multiples of 16 bytes (measured: 588 bf16)
+_GPU_ITEMS = 1024  # work items that keep a compute unit busy
+_SPLIT_DEPTH = 512  # shortest part that BLAS splits a long sum into
 _HOST_PACKING = 16  # multiply-adds that a CPU could do while it packs or stores one element of a matrix
 
 
@@ -41,9 +50,15 @@ def _step_seconds(target: Target, step: KernelStep | GemmStep | ClearStep) -> fl
     if isinstance(step, ClearStep):
         return launch + step.nbytes / bandwidth
     if isinstance(step, KernelStep):
-        rate = target.vector_tflops * 1e12 * step.efficiency
+        rate = target.vector_tflops * 1e12 * step.efficiency * _used_share(target, step.items)
         return launch + max(step.flops / rate, step.bytes / bandwidth)
     return launch + max(_gemm_seconds(target, step.gemm), step.gemm.min_bytes / bandwidth)
+
+
+def _used_share(target: Target, items: int) -> float:
+    """Share of the device that a kernel keeps busy: few work items leave units idle."""
+    at_once = target.compute_units * (1 if target.is_host else _GPU_ITEMS)
+    return min(1.0, max(items, 1) / at_once)
 
 
 def _gemm_seconds(target: Target, gemm: GemmSpec) -> float:
@@ -52,8 +67,23 @@ def _gemm_seconds(target: Target, gemm: GemmSpec) -> float:
         # BLAS packs every element before it multiplies, so products that are thin in any direction are slower.
         packed = gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
         return (gemm.flops + 2 * _HOST_PACKING * packed) / rate
-    # A product with fewer tiles than compute units leaves some of them idle, one tile past a full wave costs a wave.
-    tiles = math.ceil(gemm.m / _TILE) * math.ceil(gemm.n / _TILE) * gemm.batch
+    if gemm.dtype.is_half and not _has_aligned_rows(gemm):
+        rate *= _UNALIGNED_SHARE
+    tiled = min(_tiled_seconds(target, gemm, tile, rate * share) for tile, share in _TILES)
+    if min(gemm.m, gemm.n) >= _TILES[-1][0]:
+        return tiled
+    return min(tiled, gemm.flops / (target.vector_tflops * 1e12 * _THIN_EFFICIENCY))  # as a matrix by a few vectors
+
+
+def _has_aligned_rows(gemm: GemmSpec) -> bool:
+    """True when every row starts on 16 bytes, which is what the matrix-core kernels of vendor BLAS load at a time."""
+    steps = ((gemm.lda, gemm.dtype), (gemm.ldb, gemm.dtype), (gemm.ldc, gemm.dtype_c))
+    return all(step * dtype.itemsize % 16 == 0 for step, dtype in steps)
+
+
+def _tiled_seconds(target: Target, gemm: GemmSpec, tile: int, rate: float) -> float:
+    """Time on a GPU with square tiles of the output, one a compute unit; long sums are split while units are idle."""
+    tiles = math.ceil(gemm.m / tile) * math.ceil(gemm.n / tile) * gemm.batch
     waves = math.ceil(tiles / target.compute_units)
-    tile_flops = 2 * _TILE * _TILE * gemm.k
-    return waves * target.compute_units * tile_flops / rate
+    depth = max(min(gemm.k, _SPLIT_DEPTH), gemm.k * min(tiles / target.compute_units, 1.0))
+    return waves * target.compute_units * 2 * tile * tile * depth / rate

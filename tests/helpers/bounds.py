@@ -68,6 +68,10 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
     elif step.kernel.entry == "strided_copy":
         lengths = [step.items // (numbers[0] * numbers[1] * numbers[-1]), *numbers[:3]]
         sizes = [(_reach(lengths, strides), itemsize) for strides in (numbers[3:7], numbers[7:11])]
+    elif step.kernel.entry == "copy_rows":
+        source, to = numbers
+        rows = step.items // to
+        sizes = [((rows - 1) * source + min(source, to), itemsize), (rows * to, itemsize)]
     else:
         sizes = [(1, itemsize)] * len(step.operands)
     for operand, (elements, size) in zip(step.operands, sizes, strict=True):

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import csv
-import pathlib
 from typing import Any
 
 from hipfind.problem.conv import ConvProblem
-
-SHARED = pathlib.Path(__file__).parents[2] / ".." / "shared"
-CONV_SHAPES = SHARED / "cases" / "conv_shapes.csv"
+from tests.helpers.shared import shared_dir
 
 DIRECTIONS = ("fwd", "bwd", "wrw")
 _DIRECTION = {"F": "fwd", "B": "bwd", "W": "wrw"}
@@ -19,9 +16,10 @@ _MAX_ELEMENTS = 300_000
 
 def conv_shapes() -> list[dict[str, str]]:
     """Rows of conv_shapes.csv, or none where the file is missing."""
-    if not CONV_SHAPES.exists():
+    path = shared_dir() / "cases" / "conv_shapes.csv"
+    if not path.exists():
         return []
-    with CONV_SHAPES.open(newline="") as file:
+    with path.open(newline="") as file:
         return list(csv.DictReader(file))
 
 

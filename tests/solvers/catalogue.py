@@ -1,0 +1,81 @@
+"""Problems and targets that every solver is asked about, whether it applies or not."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from typing import Any
+
+from hipfind.problem import ConvProblem
+from hipfind.target import KNOWN_TARGETS, Target, known
+
+LAYOUTS: dict[int, tuple[Any, ...]] = {
+    4: ("NCHW", "NHWC", ("NCHW", "NHWC", "NCHW"), ("NHWC", "NCHW", "NCHW"), ("NHWC", "NHWC", "NCHW")),
+    5: ("NCDHW", "NDHWC", ("NDHWC", "NCDHW", "NCDHW")),
+}
+SHAPES: tuple[dict[str, Any], ...] = (
+    {"x": (2, 4, 6, 5), "w": (6, 4, 3, 2)},
+    {"x": (2, 4, 6, 5), "w": (6, 4, 3, 2), "stride": (2, 1), "pad": ((1, 0), (0, 2)), "dilation": (1, 2)},
+    {"x": (3, 6, 7, 7), "w": (4, 3, 3, 3), "stride": 2, "pad": 1, "groups": 2},
+    {"x": (2, 6, 9, 8), "w": (6, 1, 3, 3), "pad": 1, "groups": 6},
+    {"x": (2, 4, 7, 6), "w": (6, 4, 1, 1)},
+    {"x": (1, 4, 7, 6), "w": (6, 4, 1, 1), "dilation": (3, 2)},
+    {"x": (2, 4, 7, 6), "w": (6, 2, 1, 1), "groups": 2},
+    {"x": (2, 4, 7, 6), "w": (6, 4, 1, 1), "stride": 2},
+    {"x": (1, 4, 7, 6), "w": (6, 2, 1, 1), "stride": 2, "groups": 2},
+    {"x": (2, 4, 7, 6), "w": (6, 4, 1, 1), "stride": (2, 3)},
+    {"x": (2, 4, 7, 6), "w": (6, 4, 1, 1), "pad": 1},
+    {"x": (5, 4, 1, 1), "w": (6, 4, 1, 1)},
+    {"x": (5, 4, 1, 1), "w": (6, 4, 1, 1), "stride": 2},
+    {"x": (1, 1, 1, 1), "w": (1, 1, 1, 1)},
+    {"x": (4, 3, 6, 7), "w": (8, 3, 6, 7), "stride": (6, 7)},
+    {"x": (4, 3, 6, 7), "w": (8, 3, 6, 7), "stride": 1},
+    {"x": (4, 3, 7, 9), "w": (8, 3, 6, 7), "stride": 7},
+    {"x": (4, 4, 6, 7), "w": (8, 2, 6, 7), "groups": 2},
+    {"x": (2, 1, 1, 1), "w": (1, 1, 3, 3), "pad": 2, "stride": 2},
+    {"x": (0, 4, 6, 5), "w": (6, 4, 3, 2)},
+    {"x": (2, 3, 4, 5, 6), "w": (4, 3, 2, 3, 2), "stride": (1, 2, 1), "pad": 1},
+    {"x": (2, 4, 4, 5, 6), "w": (4, 2, 1, 1, 1), "groups": 2},
+    {"x": (2, 4, 4, 5, 6), "w": (4, 4, 1, 1, 1), "stride": 2},
+    {"x": (3, 3, 2, 4, 3), "w": (5, 3, 2, 4, 3), "stride": (2, 4, 3)},
+    {"x": (3, 4, 5, 5, 5), "w": (8, 4, 4, 4, 4), "stride": 4},
+)
+DTYPES = ("fp32", "fp16", "bf16", "fp64")
+
+
+def problems() -> list[ConvProblem]:
+    """Every shape in every direction, layout and float dtype, and what few solvers take: scaling, gaps, int8, modes."""
+    made = [
+        ConvProblem.create(direction, layout=layout, dtype=dtype, **shape)
+        for shape in SHAPES
+        for direction, dtype in itertools.product(("fwd", "bwd", "wrw"), DTYPES)
+        for layout in LAYOUTS[len(shape["x"])]
+    ]
+    first, pointwise = SHAPES[0], SHAPES[4]
+    for direction in ("fwd", "bwd", "wrw"):
+        for shape in (first, pointwise):
+            made += [
+                ConvProblem.create(direction, alpha=2.0, **shape),
+                ConvProblem.create(direction, beta=1.0, **shape),
+                ConvProblem.create(direction, deterministic=True, **shape),
+                ConvProblem.create(direction, compute="tf32", **shape),
+                ConvProblem.create(direction, x_strides=(500, 60, 8, 1), **shape),
+                ConvProblem.create(direction, y_strides=(900, 100, 12, 2), **shape),
+            ]
+        made.append(
+            ConvProblem.create(direction, (2, 6, 5, 5), (6, 2, 3, 3), mode="transpose", groups=2, stride=2).canonical()
+        )
+    made += [ConvProblem.create("fwd", dtype=("int8", "int8", out), **first) for out in ("int8", "int32", "fp32")]
+    return made
+
+
+def targets() -> list[Target]:
+    """Every known target, and hosts that lack something: a compiler, memory, a dtype, room for indices."""
+    host = known("x86_64")
+    return [
+        *KNOWN_TARGETS,
+        dataclasses.replace(host, name="no compiler", kernels=False),
+        dataclasses.replace(host, name="little memory", memory_bytes=1000),
+        dataclasses.replace(host, name="fp32 only", peak_tflops=(("fp32", 0.2),)),
+        dataclasses.replace(host, name="few items", max_items=10),
+    ]
