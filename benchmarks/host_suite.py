@@ -133,7 +133,7 @@ def main() -> None:
             layout = last if options.channels_last else {2: "NCHW", 3: "NCDHW"}[len(shape["in"])]
             for direction in ("fwd", "bwd", "wrw"):
                 rows.append(measure(shape, direction, options.dtype, layout, options.rounds))
-                print("  ".join(f"{name}={report._cell(value)}" for name, value in rows[-1].items()), flush=True)
+                print("  ".join(f"{name}={report.cell(value)}" for name, value in rows[-1].items()), flush=True)
     facts = report.machine(device.environment(), {"torch": torch.__version__, "hipfind": hf.__version__})
     facts["threads"] = str(torch.get_num_threads())
     mean = float(np.exp(np.mean([np.log(row["torch / hipfind"]) for row in rows])))

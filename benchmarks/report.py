@@ -43,10 +43,10 @@ def markdown_table(rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return ["(no rows)"]
     columns = list(rows[0])
     head = ["| " + " | ".join(columns) + " |", "|" + "---|" * len(columns)]
-    return head + ["| " + " | ".join(_cell(row.get(name)) for name in columns) + " |" for row in rows]
+    return head + ["| " + " | ".join(cell(row.get(name)) for name in columns) + " |" for row in rows]
 
 
-def _cell(value: Any) -> str:
+def cell(value: Any) -> str:
     if value is None:
         return ""
     return f"{value:.4g}" if isinstance(value, float) else str(value)
