@@ -74,8 +74,14 @@ def prepare_gemm(spec: GemmSpec, prepare: Prepare | None, pool: ScratchPool) -> 
             "the host multiplies fp64, fp32, fp16 and bf16 (the last two into themselves or fp32)",
             got=f"{spec.dtype.value} into {spec.dtype_c.value}",
         )
+    if 0 in (spec.m, spec.n, spec.batch):
+        return _nothing
     spec = _one_product(spec)
     return DirectGemm(spec) if wide else ConvertingGemm(spec, Conversions(spec.dtype, prepare), pool)
+
+
+def _nothing(a: int, b: int, c: int, stream: int = 0) -> None:
+    """A product without a result."""
 
 
 def _one_product(spec: GemmSpec) -> GemmSpec:
@@ -97,13 +103,10 @@ class DirectGemm:
         self._spec = spec
         self._views: dict[tuple[int, int, int], tuple[FloatArray, FloatArray, FloatArray]] = {}
         self._is_plain = spec.alpha == 1.0 and spec.beta == 0.0
-        self._is_empty = 0 in (spec.m, spec.n, spec.batch)
 
     def __call__(self, a: int, b: int, c: int, stream: int = 0) -> None:
         if stream:
             raise no_such_stream(stream)
-        if self._is_empty:
-            return
         left, right, out = self._views.get((a, b, c)) or self._view(a, b, c)
         if self._is_plain:
             np.matmul(left, right, out=out)
