@@ -10,8 +10,10 @@ import click
 
 from hipfind import settings
 from hipfind.cli.main import main
+from hipfind.problem.driver_flags import PROBLEM_FLAGS
 
 _GENERATED = "<!-- Made from the code by docs/generate.py (make docs). Do not edit. -->"
+_OPTION_HEAD = ("| option | value | meaning |", "| --- | --- | --- |")
 
 
 def settings_page() -> str:
@@ -41,6 +43,7 @@ def settings_page() -> str:
 
 def cli_page() -> str:
     """The page of commands and their options."""
+    problem = {f"--{flag.long}" for flag in PROBLEM_FLAGS}
     lines = [
         "# Command line",
         "",
@@ -51,11 +54,17 @@ def cli_page() -> str:
         "1 it failed, 2 wrong use (nothing was run or stored), 130 interrupted. Errors go to stderr.",
     ]
     for path, command in _commands("hipfind", main):
+        options = [option for option in command.params if not getattr(option, "hidden", False)]
+        own = [option for option in options if not problem.intersection(option.opts)]
         lines += ["", f"## {path}", "", _paragraphs(command.help or "")]
-        rows = [_option_row(option) for option in command.params if not getattr(option, "hidden", False)]
-        if rows:
-            lines += ["", "| option | value | meaning |", "| --- | --- | --- |", *rows]
-    return "\n".join([*lines, ""])
+        if "As `hipfind conv`" in lines[-1]:
+            continue
+        if len(own) < len(options):
+            lines += ["", "Takes the [problem flags](#problem-flags), and:"]
+        lines += ["", *_OPTION_HEAD, *map(_option_row, own)]
+    shared = [option for option in main.commands["find"].params if problem.intersection(option.opts)]
+    lines += ["", "## Problem flags", "", "MIOpenDriver's, with its defaults.", "", *_OPTION_HEAD]
+    return "\n".join([*lines, *(_option_row(option) for option in shared if not getattr(option, "hidden", False)), ""])
 
 
 def _commands(path: str, group: click.Group) -> Iterator[tuple[str, click.Command]]:

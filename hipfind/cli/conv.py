@@ -36,10 +36,11 @@ def conv_commands() -> list[click.Command]:
 
 def _command(base: str) -> click.Command:
     dtype = BASES[base].value
+    help = _HELP if base == "conv" else f"As `hipfind conv`, on {dtype} data."
 
-    @click.command(base, help=_HELP.format(dtype=dtype), short_help=f"Run convolutions as MIOpenDriver does, {dtype}.",
+    @click.command(base, help=help, short_help=f"Run convolutions as MIOpenDriver does, {dtype}.",
                    hidden=base not in _MAIN_NAMES)  # fmt: skip
-    @driver_options(FLAGS)
+    @driver_options(FLAGS, _NOT_YET)
     @device_option
     @json_option
     def conv(given: dict[str, str], device: str | None, as_json: bool) -> int:
@@ -59,10 +60,11 @@ def _command(base: str) -> click.Command:
     return conv
 
 
-_HELP = """Run convolutions on random {dtype} data, as MIOpenDriver does: a line that MIOpen logs runs with "hipfind" in
+_HELP = """Run convolutions on random fp32 data, as MIOpenDriver does: a line that MIOpen logs runs with "hipfind" in
 place of "./bin/MIOpenDriver".
 
-Without -S, Find chooses the solver and stores what it measured; the next run answers from the perf DB. Results are
+Without -S, Find chooses the solver and stores what it measured; the next run answers from the perf DB, and -s 1
+measures every solver again. Each direction runs once more than -i says: the first run is not counted. Results are
 compared with a float64 reference (-V 0: not); outputs are filled with NaN before, so what is not written fails. Exit
 code 1 when a comparison fails: the line that says FAILED names the direction."""
 

@@ -10,7 +10,7 @@ import click
 from hipfind.cli import text
 from hipfind.cli.options import device_option, json_option, problem_options
 from hipfind.cli.output import print_json
-from hipfind.cli.table import Column, print_table
+from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
 from hipfind.find.report import Explanation
 from hipfind.find.session import session_for
@@ -21,11 +21,11 @@ _COLUMNS = (
     Column("Solver"),
     Column("Applicable", wraps=True),
     Column("WTI", right=True),
-    Column("Expected ms", right=True),
-    Column("Workspace", right=True),
+    Column("Est. ms", right=True),
+    Column("Workspace", right=True, leave_out=3),
     Column("Dynamic", leave_out=2),
     Column("Algorithm", leave_out=1),
-    Column("DB record"),
+    Column("DB record", leave_out=4),
 )
 
 
@@ -36,8 +36,8 @@ _COLUMNS = (
 def explain(problems: Sequence[ConvProblem], device: str | None, as_json: bool) -> None:
     """Explain every solver's part in a convolution: applicable or the reason why not, estimate, workspace, DB record.
 
-    Above the table stands what the problem costs at least on this device: its operations and bytes, and the time
-    below which no solver can get (the floor). WTI is the expected fraction of the device's peak.
+    Above the table stands what the problem costs on this device at its peak rates: its operations, its bytes, and the
+    longer of both times (the floor). WTI is the expected fraction of the peak.
     """
     target = session_for(device).device.target
     rows = [(problem, _cost(problem, target), api.explain(problem, device)) for problem in problems]
@@ -51,7 +51,10 @@ def explain(problems: Sequence[ConvProblem], device: str | None, as_json: bool) 
         return
     for problem, cost, found in rows:
         _print_cost(problem, target, cost)
-        print_table(_COLUMNS, [_row(one) for one in found])
+        others = [one.solver_id for one in found if text.is_other_direction(one.reason)]
+        print_table(_COLUMNS, [_row(one) for one in found if one.solver_id not in others])
+        if others:
+            print_note(f"no, {text.OTHER_DIRECTION}: {', '.join(others)}")
         click.echo()
 
 

@@ -19,7 +19,7 @@ from hipfind.cli.options import (
 )
 from hipfind.cli.output import print_json
 from hipfind.cli.progress import find_progress
-from hipfind.cli.table import Column, print_table
+from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
 from hipfind.find.report import Candidate, FindReport, Outcome
 from hipfind.problem.conv import ConvProblem
@@ -30,7 +30,7 @@ _COLUMNS = (
     Column("Time ms", right=True),
     Column("Samples", right=True, leave_out=1),
     Column("Workspace", right=True),
-    Column("Expected ms", right=True, leave_out=2),
+    Column("Est. ms", right=True, leave_out=2),
     Column("Source", leave_out=3),
 )
 
@@ -98,9 +98,13 @@ def print_report(report: FindReport) -> None:
     click.echo(f"device   {report.device}, mode {report.mode}")
     click.echo(f"answer   {_answer(report)}")
     click.echo()
-    print_table(_COLUMNS, [_row(one) for one in _ranked(report)], best_first=report.best is not None)
+    others = [one.solver_id for one in report.candidates if text.is_other_direction(one.reason)]
+    rows = [_row(one) for one in _ranked(report) if one.solver_id not in others]
+    print_table(_COLUMNS, rows, best_first=report.best is not None)
+    if others:
+        print_note(f"not applicable, {text.OTHER_DIRECTION}: {', '.join(others)}")
     for note in report.notes:
-        click.echo(f"note: {note}")
+        print_note(f"note: {note}")
     click.echo()
 
 
@@ -116,8 +120,7 @@ def _answer(report: FindReport) -> str:
 def _ranked(report: FindReport) -> list[Candidate]:
     """The choices in their order, then the other candidates: those that applied before those that did not."""
     place = {choice.solver_id: index for index, choice in enumerate(report.results)}
-    late = (Outcome.NOT_APPLICABLE, Outcome.EXCLUDED)
-    return sorted(report.candidates, key=lambda one: (place.get(one.solver_id, len(place)), one.outcome in late))
+    return sorted(report.candidates, key=lambda one: (place.get(one.solver_id, len(place)), one.expected_ms is None))
 
 
 def _row(one: Candidate) -> list[str]:

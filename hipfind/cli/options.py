@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from typing import Any
 
 import click
@@ -16,14 +16,16 @@ from hipfind.problem.driver_flags import BASES, PROBLEM_FLAGS, Flag
 
 AnyFunction = Callable[..., Any]
 
-_BY_DTYPE = {dtype.value: base for base, dtype in reversed(BASES.items())}
+_BY_DTYPE = {dtype.value: base for base, dtype in BASES.items() if base != "convfp32"}  # which is conv
 _PREFIX = "flag_"
+"""Marks the parameters that are MIOpenDriver's flags, which may not clash with a command's own."""
 
 
-def driver_options(flags: tuple[Flag, ...]) -> Callable[[AnyFunction], AnyFunction]:
+def driver_options(flags: tuple[Flag, ...], refused: Container[str] = ()) -> Callable[[AnyFunction], AnyFunction]:
     """Options for MIOpenDriver's flags; the function gets ``given``: the values as typed, by long name.
 
-    Values stay text here: the driver command checks them, with one message for each rule.
+    Values stay text here: the driver command checks them, with one message for each rule. The help leaves out flags
+    that take nothing but their default, and the ``refused`` ones.
     """
 
     def decorate(function: AnyFunction) -> AnyFunction:
@@ -34,13 +36,13 @@ def driver_options(flags: tuple[Flag, ...]) -> Callable[[AnyFunction], AnyFuncti
 
         command: AnyFunction = call
         for flag in reversed(flags):
-            command = _flag_option(flag)(command)
+            command = _flag_option(flag, bool(flag.only) or flag.long in refused)(command)
         return command
 
     return decorate
 
 
-def _flag_option(flag: Flag) -> Callable[[AnyFunction], AnyFunction]:
+def _flag_option(flag: Flag, hidden: bool) -> Callable[[AnyFunction], AnyFunction]:
     default = f"  [default: {flag.default}]" if flag.default != "" else ""
     return click.option(
         _PREFIX + flag.long,
@@ -48,7 +50,7 @@ def _flag_option(flag: Flag) -> Callable[[AnyFunction], AnyFunction]:
         f"-{flag.short}",
         metavar="INT" if flag.kind is int else "TEXT",
         help=flag.help + default,
-        hidden=bool(flag.only),
+        hidden=hidden,
     )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 import sys
+import textwrap
 from collections.abc import Sequence
 
 import click
 
 _GAP = 2
-_WRAP_LEAST = 28
+_WRAP_LEAST = 40
 """Fewest characters that a wrapping column gets before other columns are left out."""
 
 
@@ -32,6 +34,15 @@ def print_table(columns: Sequence[Column], rows: Sequence[Sequence[str]], *, bes
         _print_rich(columns, rows, best_first)
     else:
         _print_plain(columns, rows)
+
+
+def print_note(text: str) -> None:
+    """A sentence below a table: one line where piped, wrapped between words on a terminal."""
+    if sys.stdout.isatty():
+        text = textwrap.fill(
+            text, shutil.get_terminal_size().columns - 1, subsequent_indent="  ", break_on_hyphens=False
+        )
+    click.echo(text)
 
 
 def _print_plain(columns: Sequence[Column], rows: Sequence[Sequence[str]]) -> None:
@@ -63,7 +74,7 @@ def _print_rich(columns: Sequence[Column], rows: Sequence[Sequence[str]], best_f
     console.print(table)
     if left_out:
         names = ", ".join(columns[index].name for index in left_out)
-        console.print(f"(not shown in {console.width} columns: {names}; a wider terminal, a pipe or --json has all)")
+        print_note(f"(not shown in {console.width} columns: {names}; a wider terminal, a pipe or --json has all)")
 
 
 def _fit(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> tuple[list[int], list[int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from hipfind.errors import ParseError
+from hipfind.solvers.reasons import Reason
 
 _UNITS = {"": 1, "B": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "KB": 10**3, "MB": 10**6, "GB": 10**9}
 
@@ -53,6 +54,14 @@ def rate(flops: float, time_ms: float) -> str:
         return "-"
     gigaflops = flops / time_ms / 1e6
     return f"{gigaflops / 1e3:.3g} TFLOP/s" if gigaflops >= 1e3 else f"{gigaflops:.3g} GFLOP/s"
+
+
+OTHER_DIRECTION = Reason.DIRECTION.value
+
+
+def is_other_direction(reason: str) -> bool:
+    """True for the reason of a solver that was made for another direction: tables name those in one line."""
+    return reason.startswith(OTHER_DIRECTION)
 
 
 def one_line(message: str, limit: int = 160) -> str:

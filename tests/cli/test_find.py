@@ -37,8 +37,11 @@ def test_find_reports_every_candidate_and_stores(cli: Cli, db_path: Path) -> Non
     assert lines[2].endswith("measured now, stored in the perf DB")
     table = lines[4:]
     assert table[1].split()[:2] == [winner, "won"]
+    (others,) = [line for line in table if line.startswith("not applicable, solves another direction: ")]
     for name in solver_ids():
-        assert sum(line.startswith(name + " ") for line in table) == 1, name
+        in_table = sum(line.startswith(name + " ") for line in table)
+        assert in_table + others.replace(",", "").split().count(name) == 1, name
+        assert in_table == ("Fwd" not in name and "Wrw" not in name), name
     assert "\x1b" not in result.stdout
     assert result.stderr == ""
     assert rows_in(db_path) > 0
@@ -126,7 +129,8 @@ def test_explain_has_a_reason_for_every_solver(cli: Cli) -> None:
     assert all(one["expected_ms"] >= 0.99 * answer["compute_floor_ms"] for one in applicable)
     shown = cli("explain", *POINT, "-F", "2")
     assert shown.exit_code == 0
-    assert "no: solves another direction" in shown.stdout
+    assert "no, solves another direction: GemmFwd1x1_0_1, " in shown.stdout
+    assert all(name in shown.stdout for name in solver_ids())
     assert "floor" in shown.stdout
 
 
@@ -178,6 +182,7 @@ def test_nothing_usable_is_a_failure_with_reasons(cli: Cli, db_path: Path) -> No
     assert message.startswith("hipfind: error: no solver has a usable result on host")
     assert "hipfind explain" in message
     assert "GemmBwdRest" in result.stdout
+    assert "GemmFwdRest" in result.stdout
     assert not db_path.exists()
     (report,) = loaded(cli, "find", *POINT, "-F", "1", "--solver", "GemmBwdRest", exit_code=1)
     assert report["results"] == []

@@ -16,7 +16,14 @@ KERNELS = ROOT / ".pytest_cache" / "kernels"
 def clean_environment(home: Path, **variables: str) -> dict[str, str]:
     """This process's environment with ``home`` as HOME and no HIPFIND_* variable but those given."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("HIPFIND_", "XDG_"))}
-    return {**kept, "HOME": str(home), "HIPFIND_CACHE_DIR": str(KERNELS), "PYTHONWARNINGS": "error", **variables}
+    return {
+        **kept,
+        "HOME": str(home),
+        "HIPFIND_CACHE_DIR": str(KERNELS),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONWARNINGS": "error",
+        **variables,
+    }
 
 
 def run_python(
