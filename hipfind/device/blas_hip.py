@@ -11,7 +11,7 @@ from rocm.bindings import hip, hipblas, hipblaslt
 
 from hipfind.device.base import Device, RunGemm
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, GpuBlas, LtBlas, Matrix, Product, Scalars, column_major
+from hipfind.device.gpu_blas import Algorithm, GpuBlas, LtBlas, Product, Scalars, column_major
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
@@ -69,32 +69,39 @@ class HipblasLt(LtBlas):
         attributes = hipblaslt.hipblasLtMatmulDescAttributes_t
         scale = _TYPES[DType.FP64 if product.a.dtype is DType.FP64 else DType.FP32]
         operation = _call(hipblaslt, "hipblasLtMatmulDescCreate", _compute_type(product.a.dtype), scale)
-        for attribute, trans in (
-            (attributes.HIPBLASLT_MATMUL_DESC_TRANSA, product.trans_a),
-            (attributes.HIPBLASLT_MATMUL_DESC_TRANSB, product.trans_b),
-        ):
-            _set(hipblaslt.hipblasLtMatmulDescSetAttribute, operation, attribute, ctypes.c_int32(_TRANS[trans]))
-        return (operation, *(self._layout(matrix, product.batch) for matrix in (product.a, product.b, product.c)))
+        made = [operation]
+        try:
+            for attribute, trans in (
+                (attributes.HIPBLASLT_MATMUL_DESC_TRANSA, product.trans_a),
+                (attributes.HIPBLASLT_MATMUL_DESC_TRANSB, product.trans_b),
+            ):
+                _set("hipblasLtMatmulDescSetAttribute", operation, attribute, ctypes.c_int32(_TRANS[trans]))
+            for matrix in (product.a, product.b, product.c):
+                shape = (_TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld)
+                made.append(_call(hipblaslt, "hipblasLtMatrixLayoutCreate", *shape))
+                self._set_batch(made[-1], product.batch, matrix.stride)
+        except DeviceError:
+            self.release(tuple(made))
+            raise
+        return tuple(made)
 
-    def _layout(self, matrix: Matrix, batch: int) -> Any:
-        attributes = hipblaslt.hipblasLtMatrixLayoutAttribute_t
-        layout = _call(
-            hipblaslt, "hipblasLtMatrixLayoutCreate", _TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld
-        )
+    def _set_batch(self, layout: Any, batch: int, stride: int) -> None:
         if batch > 1:
+            attributes = hipblaslt.hipblasLtMatrixLayoutAttribute_t
             for attribute, value in (
                 (attributes.HIPBLASLT_MATRIX_LAYOUT_BATCH_COUNT, ctypes.c_int32(batch)),
-                (attributes.HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, ctypes.c_int64(matrix.stride)),
+                (attributes.HIPBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, ctypes.c_int64(stride)),
             ):
-                _set(hipblaslt.hipblasLtMatrixLayoutSetAttribute, layout, attribute, value)
-        return layout
+                _set("hipblasLtMatrixLayoutSetAttribute", layout, attribute, value)
 
     @staticmethod
     def release(descriptors: tuple[Any, ...]) -> None:
         operation, *layouts = descriptors
-        hipblaslt.hipblasLtMatmulDescDestroy(operation)
+        with contextlib.suppress(DeviceError):  # nobody can do anything about it
+            _call(hipblaslt, "hipblasLtMatmulDescDestroy", operation)
         for layout in layouts:
-            hipblaslt.hipblasLtMatrixLayoutDestroy(layout)
+            with contextlib.suppress(DeviceError):
+                _call(hipblaslt, "hipblasLtMatrixLayoutDestroy", layout)
 
     def rank(self, descriptors: tuple[Any, ...], budget: int, alignment: int, count: int) -> list[Algorithm]:
         operation, a, b, c = descriptors
@@ -104,9 +111,10 @@ class HipblasLt(LtBlas):
         preference = _call(hipblaslt, "hipblasLtMatmulPreferenceCreate")
         try:
             limit = hipblaslt.hipblasLtMatmulPreferenceAttributes_t.HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
-            _set(hipblaslt.hipblasLtMatmulPreferenceSetAttribute, preference, limit, ctypes.c_uint64(budget))
-            status, length = hipblaslt.hipblasLtMatmulAlgoGetHeuristic(
-                self._handle, operation, a, b, c, c, preference, count, ctypes.addressof(found)
+            _set("hipblasLtMatmulPreferenceSetAttribute", preference, limit, ctypes.c_uint64(budget))
+            places = (preference, count, ctypes.addressof(found))
+            status, length = _answer(
+                hipblaslt, "hipblasLtMatmulAlgoGetHeuristic", self._handle, operation, a, b, c, c, *places
             )
         finally:
             _call(hipblaslt, "hipblasLtMatmulPreferenceDestroy", preference)
@@ -130,12 +138,10 @@ class HipblasLt(LtBlas):
     ) -> None:
         operation, a_layout, b_layout, c_layout = descriptors
         a, b, c = operands
-        (status,) = hipblaslt.hipblasLtMatmul(
-            self._handle, operation, scalars.alpha, a, a_layout, b, b_layout, scalars.beta, c, c_layout, c, c_layout,
-            algorithm.handle, workspace, algorithm.workspace_bytes, stream,
+        _call(
+            hipblaslt, "hipblasLtMatmul", self._handle, operation, scalars.alpha, a, a_layout, b, b_layout,
+            scalars.beta, c, c_layout, c, c_layout, algorithm.handle, workspace, algorithm.workspace_bytes, stream,
         )  # fmt: skip
-        if status:
-            _fail("hipblasLtMatmul", status)
 
 
 class Hipblas(GpuBlas):
@@ -173,20 +179,24 @@ def _compute_type(dtype: DType) -> Any:
     return types.HIPBLAS_COMPUTE_64F if dtype is DType.FP64 else types.HIPBLAS_COMPUTE_32F
 
 
-def _set(setter: Any, target: Any, attribute: Any, value: Any) -> None:
-    (status,) = setter(target, attribute, ctypes.addressof(value), ctypes.sizeof(value))
-    if status:
-        _fail(setter.__name__, status)
+def _set(setter: str, target: Any, attribute: Any, value: Any) -> None:
+    _call(hipblaslt, setter, target, attribute, ctypes.addressof(value), ctypes.sizeof(value))
 
 
 def _call(library: Any, name: str, *arguments: Any) -> Any:
-    try:
-        status, *results = getattr(library, name)(*arguments)
-    except (RuntimeError, ValueError) as error:
-        raise DeviceError(f"{name} failed", got=str(error)) from error
+    """Call a BLAS library; returns its result, if it has one, without the status."""
+    status, *results = _answer(library, name, *arguments)
     if status:
         _fail(name, status)
     return results[0] if results else None
+
+
+def _answer(library: Any, name: str, *arguments: Any) -> Any:
+    """Status and results of a call. Raises DeviceError for a missing library and for a status that nobody knows."""
+    try:
+        return getattr(library, name)(*arguments)
+    except (RuntimeError, ValueError) as error:
+        raise DeviceError(f"{name} failed", got=str(error)) from error
 
 
 def _fail(call: str, status: Any) -> NoReturn:

@@ -202,9 +202,9 @@ class GpuDevice(Device):
     def capture(self, run: Callable[[int], None]) -> Callable[[int], None] | None:
         driver = self.driver
         with self._lock, driver.active():
-            if not self._capture_stream:
-                self._capture_stream = driver.create_stream()
             try:
+                if not self._capture_stream:
+                    self._capture_stream = driver.create_stream()
                 driver.begin_capture(self._capture_stream)
                 try:
                     run(self._capture_stream)

@@ -5,6 +5,7 @@ hip-python opens ROCm's libraries at the first call into them; one that is missi
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any, NoReturn
 
 from rocm.bindings import hip
@@ -39,6 +40,10 @@ def _make_blas(device: GpuDevice) -> GpuBlas:
     return make_blas(device)
 
 
+_NO_STATUS = (RuntimeError, ValueError)
+"""hip-python's errors: the library or a symbol is missing, or the status is one that it does not know."""
+
+
 def _call(name: str, *arguments: Any) -> Any:
     """Call the HIP API; returns its one result, or all as a tuple, without the status."""
     try:
@@ -69,7 +74,10 @@ class HipDriver(Driver):
         self._properties = _properties(_call("hipGetDeviceProperties", ordinal))
 
     def enter(self) -> int | None:
-        status, current = hip.hipGetDevice()
+        try:
+            status, current = hip.hipGetDevice()
+        except _NO_STATUS as error:
+            raise DeviceError("hipGetDevice failed", got=str(error)) from error
         if status:
             _fail("hipGetDevice", status)
         if current == self._ordinal:
@@ -130,7 +138,10 @@ class HipDriver(Driver):
         return int(_call("hipModuleGetFunction", _call("hipModuleLoadData", code), entry))
 
     def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
-        (status,) = hip.hipModuleLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, None, arguments)
+        try:
+            (status,) = hip.hipModuleLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, None, arguments)
+        except _NO_STATUS as error:
+            raise DeviceError("hipModuleLaunchKernel failed", got=str(error)) from error
         if status:
             _fail("hipModuleLaunchKernel", status)
 
@@ -168,7 +179,8 @@ class HipDriver(Driver):
         try:
             return int(_call("hipGraphInstantiateWithFlags", graph, 0))
         finally:
-            _call("hipGraphDestroy", graph)
+            with contextlib.suppress(DeviceError):  # the result is good whether or not this was released
+                _call("hipGraphDestroy", graph)
 
     def launch_graph(self, graph: int, stream: int) -> None:
         _call("hipGraphLaunch", graph, stream)

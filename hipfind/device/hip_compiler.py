@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from rocm.bindings import hiprtc
@@ -29,10 +30,10 @@ def compile_kernel(spec: KernelSpec, arch: str) -> bytes:
     program = _call("hiprtcCreateProgram", source, spec.source, 1, [header], [PORTABLE_HEADER])
     try:
         arguments = options(spec, arch)
-        (status,) = hiprtc.hiprtcCompileProgram(program, len(arguments), arguments)
+        status, *_ = _answer("hiprtcCompileProgram", program, len(arguments), arguments)
         if status:
             raise CompileError(
-                f"hiprtc could not compile {spec.source} for {arch} ({status.name})",
+                f"hiprtcCompileProgram could not compile {spec.source} for {arch} ({status.name})",
                 log=_log(program),
                 got=" ".join(arguments),
             )
@@ -40,7 +41,8 @@ def compile_kernel(spec: KernelSpec, arch: str) -> bytes:
         _call("hiprtcGetCode", program, code)
         return bytes(code)
     finally:
-        _call("hiprtcDestroyProgram", program.createRef())
+        with contextlib.suppress(CompileError):  # the code is good whether or not its program was released
+            _call("hiprtcDestroyProgram", program.createRef())
 
 
 def _log(program: Any) -> str:
@@ -51,11 +53,19 @@ def _log(program: Any) -> str:
 
 
 def _call(name: str, *arguments: Any) -> Any:
-    try:
-        status, *results = getattr(hiprtc, name)(*arguments)
-    except (RuntimeError, ValueError) as error:
-        raise CompilerNotFoundError("ROCm's runtime compiler (hiprtc) cannot be used", got=str(error)) from error
+    """Call hiprtc; returns its one result, or all as a tuple, without the status."""
+    status, *results = _answer(name, *arguments)
     if status:
         _, meaning = hiprtc.hiprtcGetErrorString(status)
         raise CompileError(f"{name} failed", got=f"{status.name} ({int(status)}): {meaning}")
     return results[0] if len(results) == 1 else tuple(results)
+
+
+def _answer(name: str, *arguments: Any) -> Any:
+    """Status and results of a call to hiprtc. Raises CompilerNotFoundError where there is none."""
+    try:
+        return getattr(hiprtc, name)(*arguments)
+    except RuntimeError as error:  # library or symbol missing
+        raise CompilerNotFoundError("ROCm's runtime compiler (hiprtc) cannot be used", got=str(error)) from error
+    except ValueError as error:  # a status that hip-python does not know
+        raise CompileError(f"{name} failed", got=str(error)) from error
