@@ -1,4 +1,4 @@
-"""A HIP runtime, compiler and BLAS without a GPU: test-only libraries that the real hip-python loads in place of ROCm's.
+"""HIP runtime, compiler and BLAS without a GPU: libraries for tests, which the real hip-python loads as if ROCm's.
 
 Device memory is host memory that the host cannot reach, kernels are the portable kernels' own text compiled for the
 host, queued work runs only when somebody waits for it. Wrong use is noted, any call can be made to fail, live objects
@@ -25,11 +25,12 @@ import tempfile
 
 SOURCES = pathlib.Path(__file__).parent
 _LIBRARIES = {
-    "libamdhip64.so": ("state.cpp", "devices.cpp", "memory.cpp", "streams.cpp", "events.cpp", "graphs.cpp", "modules.cpp"),
-    "libhiprtc.so": ("compiler.cpp",),
-    "libhipblas.so": ("blas.cpp",),
-    "libhipblaslt.so": ("blaslt.cpp",),
+    "libamdhip64.so": ("state", "devices", "memory", "streams", "events", "graphs", "modules"),
+    "libhiprtc.so": ("compiler",),
+    "libhipblas.so": ("blas",),
+    "libhipblaslt.so": ("blaslt",),
 }
+"""Each library's sources (.cpp)."""
 _RUNTIME = "libamdhip64.so"
 
 
@@ -37,7 +38,7 @@ def missing() -> str:
     """Why the stand-in cannot be used here, or nothing."""
     if sys.platform != "linux":
         return "the stand-in needs Linux"
-    if importlib.util.find_spec("hip") is None or importlib.util.find_spec("rocm.bindings.hipblas") is None:
+    if importlib.util.find_spec("rocm") is None or importlib.util.find_spec("rocm.bindings.hipblas") is None:
         return "hip-python and rocm-bindings-libraries are not installed"
     if not _compiler():
         return "there is no C++ compiler"
@@ -57,7 +58,7 @@ def _compiler() -> tuple[str, ...]:
 
 def _enums() -> str:
     """hip-python's numbers of errors and device attributes as lists for the C++ sources."""
-    from hip import hip
+    from rocm.bindings import hip
 
     def rows(name: str, members: dict[str, int]) -> str:
         return f"#define {name}(X) \\\n" + " \\\n".join(f"  X({key}, {value})" for key, value in members.items()) + "\n"
@@ -102,7 +103,7 @@ def _build_in(folder: pathlib.Path, enums: str) -> None:
 
 def _compile(folder: pathlib.Path, source: str) -> None:
     flags = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-Wall", "-Werror", f"-I{folder}")
-    _run(*flags, "-c", "-o", str(folder / f"{source}.o"), str(SOURCES / source))
+    _run(*flags, "-c", "-o", str(folder / f"{source}.o"), str(SOURCES / f"{source}.cpp"))
 
 
 def _run(*arguments: str) -> None:
@@ -131,6 +132,9 @@ def environment(
 class Control:
     """The stand-in that this process has loaded: faults to inject, counts, wrong use."""
 
+    lost: str | None = None
+    """The kind of object of which a test makes one release fail."""
+
     def __init__(self) -> None:
         self._library = ctypes.CDLL(_RUNTIME)
         for name in ("standin_calls", "standin_live", "standin_violations"):
@@ -146,8 +150,14 @@ class Control:
     def calls(self, call: str) -> int:
         return int(self._library.standin_calls(call.encode()))
 
+    def called(self) -> set[str]:
+        """Functions that were called so far."""
+        text = ctypes.create_string_buffer(1 << 16)
+        self._library.standin_called(text, ctypes.c_size_t(len(text)))
+        return set(text.value.decode().split())
+
     def live(self, kind: str) -> int:
-        """Live objects: "memory", "stream", "event", "module", "graph", "graph exec", "program", "blas", "blaslt", ..."""
+        """Objects of a kind that are not released: "memory", "stream", "event", "module", "graph", "program", ..."""
         return int(self._library.standin_live(kind.encode()))
 
     def violations(self) -> list[str]:

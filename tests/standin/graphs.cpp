@@ -1,6 +1,21 @@
 // Graphs: work captured from a stream, to be run again as often as one likes.
 #include "streams.h"
 
+namespace standin {
+namespace {
+
+int instantiate(const char* call, void** result, void* graph) {
+    return hip_call(call, [&] {
+        if (!tracked("graph", graph)) return int(hipErrorInvalidValue);
+        *result = new Graph(*static_cast<Graph*>(graph));
+        track("graph exec", *result);
+        return 0;
+    });
+}
+
+}  // namespace
+}  // namespace standin
+
 using namespace standin;
 
 extern "C" {
@@ -45,12 +60,11 @@ int hipStreamIsCapturing(void* handle, int* status) {
 }
 
 int hipGraphInstantiate(void** result, void* graph, void**, char*, size_t) {
-    return hip_call("hipGraphInstantiate", [&] {
-        if (!tracked("graph", graph)) return int(hipErrorInvalidValue);
-        *result = new Graph(*static_cast<Graph*>(graph));
-        track("graph exec", *result);
-        return 0;
-    });
+    return instantiate("hipGraphInstantiate", result, graph);
+}
+
+int hipGraphInstantiateWithFlags(void** result, void* graph, unsigned long long flags) {
+    return flags ? remember(hipErrorInvalidValue) : instantiate("hipGraphInstantiateWithFlags", result, graph);
 }
 
 int hipGraphLaunch(void* executable, void* handle) {

@@ -101,6 +101,15 @@ long standin_calls(const char* name) {
     return state().calls[name];
 }
 
+// Writes the names of the functions that were called so far, one a line.
+void standin_called(char* text, size_t size) {
+    std::lock_guard<std::recursive_mutex> lock(mutex());
+    std::string lines;
+    for (const auto& entry : state().calls)
+        if (entry.second) lines += entry.first + "\n";
+    snprintf(text, size, "%s", lines.c_str());
+}
+
 long standin_live(const char* kind) {
     std::lock_guard<std::recursive_mutex> lock(mutex());
     return long(state().live[kind].size());
