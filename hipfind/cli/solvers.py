@@ -38,7 +38,7 @@ def solvers(as_json: bool) -> None:
             [
                 row["solver_id"],
                 row["operation"],
-                " ".join(row["directions"]),
+                " ".join(row["directions"]) or "-",
                 row["algorithm"],
                 str(row["version"]),
                 "yes" if row["tunable"] else "no",
@@ -60,8 +60,9 @@ def _facts(solver: AnySolver) -> dict[str, Any]:
 
 
 def _directions(solver: AnySolver) -> list[str]:
-    """Directions for which the solver does not refuse a small problem because of its direction."""
+    """Directions for which a convolution solver does not refuse a small problem because of its direction."""
+    if solver.operation != "conv":
+        return []
     target = known("gfx942")
     problems = {name: ConvProblem.create(name, (1, 1, 3, 3), (1, 1, 2, 2)) for name in DIRECTIONS}
-    refusals = (Reason.DIRECTION, Reason.OPERATION)
-    return [name for name, one in problems.items() if solver.IsApplicable(target, one).reason not in refusals]
+    return [name for name, one in problems.items() if solver.IsApplicable(target, one).reason is not Reason.DIRECTION]
