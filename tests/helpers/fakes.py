@@ -152,6 +152,8 @@ class FakeSolver(Solver[ConvProblem]):
     dynamic: ClassVar[bool] = True
     applicable: ClassVar[bool] = True
     expected: ClassVar[float] = 1.0
+    kernels: ClassVar[tuple[str, ...]] = ()
+    """Names of the behaviours that run, one after the other; the solver's own id when empty."""
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         if problem.is_empty:
@@ -171,9 +173,10 @@ class FakeSolver(Solver[ConvProblem]):
         return self.expected
 
     def GetSolution(self, target: Target, problem: ConvProblem, config: Any = None) -> Solution:
-        spec = KernelSpec("cast.hip", "fake", (("NAME", self.solver_id),))
         operands = tuple(Operand(role) for role in problem.roles)
-        return self.solution(target, problem, (KernelStep(spec, operands, (), 1, problem.flops, problem.min_bytes),))
+        specs = [KernelSpec("cast.hip", "fake", (("NAME", name),)) for name in self.kernels or (self.solver_id,)]
+        steps = tuple(KernelStep(spec, operands, (), 1, problem.flops, problem.min_bytes) for spec in specs)
+        return self.solution(target, problem, steps)
 
 
 def fake_solver(solver_id: str, **attributes: Any) -> Solver[ConvProblem]:
