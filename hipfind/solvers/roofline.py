@@ -14,17 +14,14 @@ from hipfind.target import Target
 
 _GEMM_EFFICIENCY = 0.8  # what vendor BLAS reaches of the peak on large, aligned products
 _BANDWIDTH_EFFICIENCY = 0.85
-_TILES = (
-    (128, 1.0),
-    (64, 0.7),
-    (32, 0.4),
-    (16, 0.2),
-)  # output tiles of GPU products and the share of the rate each reaches
+_TILES = ((128, 1.0), (64, 0.7), (32, 0.4), (16, 0.2))
+"""Output tiles of a GPU's products, and the share of the rate that each reaches."""
 _THIN_EFFICIENCY = 0.25  # share of the vector rate that BLAS reaches without matrix cores
 _UNALIGNED_SHARE = 0.3  # what is left of the rate where 16-bit rows are not multiples of 16 bytes (measured: 588 bf16)
 _GPU_ITEMS = 1024  # work items that keep a compute unit busy
 _SPLIT_DEPTH = 512  # shortest part that BLAS splits a long sum into
 _HOST_PACKING = 16  # multiply-adds that a CPU could do while it packs or stores one element of a matrix
+_HOST_CALL_SECONDS = 1e-7
 
 
 def expected_time_ms(target: Target, steps: tuple[Step, ...]) -> float:
@@ -64,15 +61,22 @@ def _used_share(target: Target, items: int) -> float:
 def _gemm_seconds(target: Target, gemm: GemmSpec) -> float:
     rate = target.peak(gemm.dtype.value) * _GEMM_EFFICIENCY
     if target.is_host:
-        # BLAS packs every element before it multiplies, so products that are thin in any direction are slower.
-        packed = gemm.batch * (gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n)
-        return (gemm.flops + 2 * _HOST_PACKING * packed) / rate
+        return _cpu_seconds(gemm, rate)
     if gemm.dtype.is_half and not _has_aligned_rows(gemm):
         rate *= _UNALIGNED_SHARE
     tiled = min(_tiled_seconds(target, gemm, tile, rate * share) for tile, share in _TILES)
     if min(gemm.m, gemm.n) >= _TILES[-1][0]:
         return tiled
     return min(tiled, gemm.flops / (target.vector_tflops * 1e12 * _THIN_EFFICIENCY))  # as a matrix by a few vectors
+
+
+def _cpu_seconds(gemm: GemmSpec, rate: float) -> float:
+    """Time on a CPU, whose BLAS packs all elements before it multiplies: thin products are slower.
+
+    Vectors are not packed; a batch is as many calls.
+    """
+    elements = gemm.m * gemm.k + gemm.k * gemm.n + gemm.m * gemm.n if min(gemm.m, gemm.n) > 1 else 0
+    return gemm.batch * _HOST_CALL_SECONDS + (gemm.flops + 2 * _HOST_PACKING * gemm.batch * elements) / rate
 
 
 def _has_aligned_rows(gemm: GemmSpec) -> bool:
