@@ -73,6 +73,14 @@ class Device(abc.ABC):
     def flush_cache(self, stream: int = 0) -> None:
         """Evict the last-level cache, so that the next run reads memory."""
 
+    def capture(self, run: Callable[[int], None]) -> Callable[[int], None] | None:
+        """What ``run`` queues on the stream that it is given, recorded to be queued as one piece on any stream.
+
+        Starting the piece costs less than starting its steps one by one, so that short steps can be timed. The buffers
+        that ``run`` uses must live as long as the piece. None where the device or a step of ``run`` cannot do this.
+        """
+        return None
+
     @abc.abstractmethod
     def environment(self) -> dict[str, str]:
         """Facts that can change which solution is fastest: driver, BLAS and compiler versions, by name."""

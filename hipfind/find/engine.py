@@ -24,6 +24,7 @@ from hipfind.find.timing import Runner, is_tie, race
 from hipfind.find.trust import Known, known_records
 from hipfind.find.verify import Verifier
 from hipfind.invokers.invoker import Invoker, build
+from hipfind.invokers.steps import flat
 from hipfind.problem.base import Problem
 
 _log = logging.getLogger("hipfind.find")
@@ -32,6 +33,8 @@ OnProgress = Callable[[Progress], None]
 _HOPELESS = 50.0
 """A candidate expected to take this many times the best expected time, and longer than _LONG_MS, is not run at all."""
 _LONG_MS = 1000.0
+_MOST_CAPTURED = 256
+"""Launches of a candidate that are captured as one piece; recording more takes longer than it is worth."""
 
 
 @dataclasses.dataclass
@@ -257,10 +260,15 @@ def _run_poisoned(entry: _Entry, operands: Operands, workspace: Memory | None) -
 
 
 def _runner(entry: _Entry, operands: Operands, workspace: Memory | None) -> Runner:
+    """The candidate as one piece where the device can: steps shorter than their launch would be timed as launches."""
     invoker, addresses = entry.invoker, operands.addresses(workspace)
     assert invoker is not None
     prepare = operands.restore_output if operands.problem.reads_output else None
-    return Runner(entry.standing.solver_id, lambda: invoker.run(addresses), prepare)
+    queue: Callable[[int], None] | None = None
+    if sum(count for count, _ in flat(invoker.solution.steps)) <= _MOST_CAPTURED:
+        queue = operands.device.capture(lambda stream: invoker.run(addresses, stream))
+    run = queue or (lambda stream: invoker.run(addresses, stream))
+    return Runner(entry.standing.solver_id, lambda: run(0), prepare)
 
 
 def _judge(entries: Sequence[_Entry]) -> None:
