@@ -5,14 +5,18 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 from typing import Any
 
 import pytest
 
+from hipfind.device.base import Device
+from hipfind.invokers.invoker import build
 from hipfind.invokers.steps import GemmStep, KernelStep, flat
-from hipfind.problem import ConvProblem
+from hipfind.problem import ConvProblem, tolerance
 from hipfind.solvers.registry import default_registry
 from hipfind.target import KNOWN_TARGETS, known
+from tests.helpers.arrays import make_arrays
 from tests.helpers.bounds import assert_inside
 from tests.helpers.conv_cases import DIRECTIONS
 
@@ -107,3 +111,29 @@ def test_a_workspace_past_85_percent_of_memory_is_refused() -> None:
     answer = solver.IsApplicable(dataclasses.replace(enough, memory_bytes=enough.memory_bytes - 1), problem)
     assert answer.reason is not None and answer.reason.name == "WORKSPACE_TOO_LARGE"
     assert str(workspace) in str(answer)
+
+
+@pytest.mark.slow
+def test_the_image_behind_two_to_the_31_elements_is_read(device: Device) -> None:
+    """4.3 GB of zeros, one image at the very end that is not: only its output may differ from zero."""
+    shape = {**HUGE["2^31 elements"], "stride": 504}  # the four corners of each image
+    problem = ConvProblem.create("fwd", **shape)
+    needed = problem.x.nbytes + 2 * problem.y.nbytes
+    if os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") < 1.5 * needed:
+        pytest.skip(f"needs {1.5 * needed / 1e9:.0f} GB of free memory")
+    last = ConvProblem.create("fwd", **{**shape, "x": (1, *shape["x"][1:])})
+    arrays = make_arrays(last, seed=5)
+    expected = last.reference(arrays)
+    x, w, y = (device.allocate(tensor.nbytes) for tensor in (problem.x, problem.w, problem.y))
+    device.set_bytes(x.address, x.nbytes, 0)
+    device.copy_in(x.address + x.nbytes - last.x.nbytes, arrays["x"])
+    device.copy_in(w.address, arrays["w"])
+    for solver in SOLVERS:
+        if solver.IsApplicable(device.target, problem):
+            solution = solver.GetSolution(device.target, problem)
+            workspace = device.allocate(solution.workspace_bytes)
+            device.set_bytes(y.address, y.nbytes, 0xFF)
+            build(solution, device, problem.roles).run([x.address, w.address, y.address, workspace.address])
+            out = device.as_numpy(y, problem.dtype.numpy, problem.y.lengths)
+            assert not out[:-1].any(), solver.SolverDbId()
+            assert tolerance.judge(last, arrays, out[-1:], expected).ok, solver.SolverDbId()
