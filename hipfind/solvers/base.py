@@ -43,7 +43,7 @@ class Solver(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def IsApplicable(self, target: Target, problem: P) -> Applicability:
-        """Whether GetSolution gives a correct result on this target; the reason when not. Never raises, runs nothing."""
+        """Whether GetSolution gives a correct result here, with the reason when not. Never raises, runs nothing."""
 
     def IsDynamic(self, problem: P) -> bool:
         """True when no kernel is compiled for this size: one binary serves all."""
