@@ -13,7 +13,7 @@ from hipfind.device.base import Device, Memory
 from hipfind.invokers.invoker import build
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE
-from hipfind.problem import ConvProblem, TensorDescriptor, tolerance
+from hipfind.problem import Problem, TensorDescriptor, tolerance
 from hipfind.solvers.registry import AnySolver
 from hipfind.target import Target
 from tests.helpers.arrays import make_arrays
@@ -29,7 +29,7 @@ _GUARD_BYTE = 0xA5
 def solve(
     device: Device,
     solver: AnySolver,
-    problem: ConvProblem,
+    problem: Problem,
     arrays: dict[str, Array],
     poison: float = np.nan,
     target: Target | None = None,
@@ -39,7 +39,7 @@ def solve(
 
 
 def run(
-    device: Device, solution: Solution, problem: ConvProblem, arrays: dict[str, Array], poison: float = np.nan
+    device: Device, solution: Solution, problem: Problem, arrays: dict[str, Array], poison: float = np.nan
 ) -> Array:
     """The solution's output in logical shape. ``arrays``: role -> array as ``make_arrays`` gives it, left unchanged.
 
@@ -65,7 +65,7 @@ def run(
 
 
 def check_all(
-    device: Device, solvers: Iterable[AnySolver], problem: ConvProblem, seed: int = 0, target: Target | None = None
+    device: Device, solvers: Iterable[AnySolver], problem: Problem, seed: int = 0, target: Target | None = None
 ) -> list[str]:
     """Compare every solver that applies to the problem's canonical form with the float64 reference; returns their ids.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
-from hipfind.problem import ConvProblem
+from hipfind.problem import ConvProblem, Problem
 from hipfind.target import KNOWN_TARGETS, Target, known
 
 LAYOUTS: dict[int, tuple[Any, ...]] = {
@@ -43,7 +44,7 @@ SHAPES: tuple[dict[str, Any], ...] = (
 DTYPES = ("fp32", "fp16", "bf16", "fp64")
 
 
-def problems() -> list[ConvProblem]:
+def conv_problems() -> list[ConvProblem]:
     """Every shape in every direction, layout and float dtype, and what few solvers take: scaling, gaps, int8, modes."""
     made = [
         ConvProblem.create(direction, layout=layout, dtype=dtype, **shape)
@@ -67,6 +68,10 @@ def problems() -> list[ConvProblem]:
         )
     made += [ConvProblem.create("fwd", dtype=("int8", "int8", out), **first) for out in ("int8", "int32", "fp32")]
     return made
+
+
+PROBLEMS: dict[str, Sequence[Problem]] = {"conv": conv_problems()}
+"""By operation: what its solvers are asked about."""
 
 
 def targets() -> list[Target]:

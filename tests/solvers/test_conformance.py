@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hipfind.device.base import Device
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import ClearStep, GemmStep, KernelStep, LoopStep, flat
-from hipfind.problem import ConvProblem, tolerance
+from hipfind.problem import ConvProblem, DType, Problem, tolerance
 from hipfind.solvers.base import Solver, TunableSolver
 from hipfind.solvers.reasons import Reason
 from hipfind.solvers.registry import AnySolver, default_registry
@@ -28,10 +28,10 @@ from tests.helpers.bounds import assert_inside
 from tests.helpers.solving import run
 from tests.helpers.strategies import conv_problems
 from tests.solvers import catalogue
+from tests.solvers.catalogue import PROBLEMS
 
 SOLVERS = default_registry().solvers
 CONV_SOLVERS = default_registry().for_operation("conv")
-PROBLEMS = catalogue.problems()
 TARGETS = catalogue.targets()
 THREE = (known("x86_64"), known("gfx942"), known("sm_90"))
 
@@ -43,8 +43,8 @@ def by_id(solver: AnySolver) -> str:
     return solver.SolverDbId()
 
 
-def applicable(solver: AnySolver, target: Target) -> list[ConvProblem]:
-    return [problem for problem in PROBLEMS if solver.IsApplicable(target, problem)]
+def applicable(solver: AnySolver, target: Target) -> list[Problem]:
+    return [problem for problem in PROBLEMS[solver.operation] if solver.IsApplicable(target, problem)]
 
 
 def test_no_id_disappears_and_no_version_falls() -> None:
@@ -79,13 +79,14 @@ def test_solvers_say_who_they_are(solver: AnySolver) -> None:
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: f"{target.arch}-{target.name}")
 def test_applicability_matrix(target: Target) -> None:
-    for solver, problem in itertools.product(CONV_SOLVERS, PROBLEMS):
+    pairs = [(solver, problem) for solver in SOLVERS for problem in PROBLEMS[solver.operation]]
+    for solver, problem in pairs:
         answer = solver.IsApplicable(target, problem)
         assert bool(answer) == (answer.reason is None)
         if not answer:
             assert isinstance(answer.reason, Reason)
             assert answer.reason.value in str(answer)
-        if problem.is_empty != (solver.SolverDbId() == "ConvEmptyBatch"):
+        if solver.operation == "conv" and problem.is_empty != (solver.SolverDbId() == "ConvEmptyBatch"):
             assert not answer
 
 
@@ -99,7 +100,7 @@ def test_is_applicable_never_raises_and_somebody_applies(problem: ConvProblem) -
             assert any(answers), "no solver for a legal problem"
 
 
-@pytest.mark.parametrize("solver", CONV_SOLVERS, ids=by_id)
+@pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_what_an_applicable_solver_hands_out(solver: AnySolver) -> None:
     chosen = [(target, problem) for target in THREE for problem in applicable(solver, target)]
     assert chosen, "the catalogue has no problem for this solver"
@@ -118,7 +119,7 @@ def test_what_an_applicable_solver_hands_out(solver: AnySolver) -> None:
         _check_steps(problem, solution)
 
 
-def _check_configs(solver: AnySolver, target: Target, problem: ConvProblem) -> None:
+def _check_configs(solver: AnySolver, target: Target, problem: Problem) -> None:
     workspace = solver.GetWorkspaceSize(target, problem)
     assert type(workspace) is int
     configs: list[Any] = [None]
@@ -133,7 +134,7 @@ def _check_configs(solver: AnySolver, target: Target, problem: ConvProblem) -> N
             assert solver.parse_config(str(config)) == config
 
 
-def _check_steps(problem: ConvProblem, solution: Solution) -> None:
+def _check_steps(problem: Problem, solution: Solution) -> None:
     for step in solution.steps:
         assert not isinstance(step, LoopStep) or (step.count > 1 and step.body)
     for _, step in flat(solution.steps):
@@ -152,7 +153,7 @@ def _check_steps(problem: ConvProblem, solution: Solution) -> None:
         assert not written & set(problem.inputs), "a solver writes to an input"
 
 
-@pytest.mark.parametrize("solver", CONV_SOLVERS, ids=by_id)
+@pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
     """However many sizes: a few binaries an entry point for each dtype, one where rows of any length are alike."""
     target = known("gfx942")
@@ -160,7 +161,9 @@ def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
     for problem in applicable(solver, target):
         if solver.IsDynamic(problem):
             for spec in solver.GetSolution(target, problem).kernels:
-                binaries.setdefault((problem.dtype.value, spec.source, spec.entry), set()).add(spec)
+                binaries.setdefault((problem.tensor(problem.output).dtype.value, spec.source, spec.entry), set()).add(
+                    spec
+                )
     assert all(len(specs) <= 3 for specs in binaries.values()), binaries
 
 
@@ -180,13 +183,13 @@ def test_a_transposed_convolution_has_the_solvers_of_its_mirror(mode_problem: st
             assert solver.IsApplicable(target, transposed.canonical()) == solver.IsApplicable(target, plain)
 
 
-@pytest.mark.parametrize("solver", CONV_SOLVERS, ids=by_id)
+@pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_nothing_is_cleared_that_is_overwritten_anyway(solver: AnySolver, device: Device) -> None:
     """Without its clear steps a solution must be wrong, or they were needless."""
     for problem in applicable(solver, device.target):
         solution = solver.GetSolution(device.target, problem)
         kept = tuple(step for step in solution.steps if not isinstance(step, ClearStep))
-        if kept == solution.steps or set(problem.in_spatial) == {1}:
+        if kept == solution.steps:
             continue
         arrays = make_arrays(problem, seed=1)
         out = run(device, dataclasses.replace(solution, steps=kept), problem, arrays)
@@ -196,11 +199,11 @@ def test_nothing_is_cleared_that_is_overwritten_anyway(solver: AnySolver, device
 
 
 @pytest.mark.parametrize("poison", [np.nan, np.inf, 1e30], ids=str)
-@pytest.mark.parametrize("solver", CONV_SOLVERS, ids=by_id)
+@pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_results_do_not_depend_on_what_the_buffers_held(solver: AnySolver, poison: float, device: Device) -> None:
     """And they are the same bits every time, as deterministic problems demand."""
     for problem in applicable(solver, device.target):
-        if problem.dtype.value == "fp32" and not problem.reads_output:
+        if problem.tensor(problem.output).dtype is DType.FP32 and not problem.reads_output:
             arrays = make_arrays(problem, seed=2)
             solution = solver.GetSolution(device.target, problem)
             clean = run(device, solution, problem, arrays, poison=0.0)

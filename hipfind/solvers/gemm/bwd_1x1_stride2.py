@@ -10,7 +10,7 @@ Source: MIOpen, src/solver/conv/gemm_bwd.cpp (GemmBwd1x1_stride2), which does th
 from __future__ import annotations
 
 from hipfind.invokers.solution import Solution
-from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, Operand, Step
+from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.base import Solver
@@ -57,7 +57,7 @@ def _by_rows(target: Target, problem: ConvProblem) -> tuple[Step, ...]:
     )  # fmt: skip
     groups = Stack(sizes.groups, a=sizes.k_group, b=sizes.w_group, c=sizes.c_group)
     return (
-        ClearStep(Operand("x"), problem.x.nbytes),
+        *pixels.clear_unused(problem),
         GemmStep(batched(gemm, groups), Operand("y"), Operand("w"), rows),
         copy_step(target, problem.dtype, used.lengths, rows, used.packed, Operand("x"), used.in_x),
     )
@@ -75,7 +75,7 @@ def _by_channels(target: Target, problem: ConvProblem) -> tuple[Step, ...]:
     groups = Stack(sizes.groups, a=sizes.w_group, b=sizes.k_group * positions, c=sizes.c_group * positions)
     gather = () if sizes.n == 1 else (pixels.y_to_channels(target, problem, Operand("y"), y_channels),)
     return (
-        ClearStep(Operand("x"), problem.x.nbytes),
+        *pixels.clear_unused(problem),
         *gather,
         GemmStep(batched(gemm, groups), Operand("w"), y_channels, x_channels),
         copy_step(target, problem.dtype, used.lengths, x_channels, used.packed, Operand("x"), used.in_x),

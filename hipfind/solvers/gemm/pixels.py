@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from hipfind.invokers.steps import KernelStep, Operand
+from hipfind.invokers.steps import ClearStep, KernelStep, Operand
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.geometry import sizes_of
 from hipfind.solvers.kernel_steps import copy_step
@@ -41,6 +41,12 @@ def used_as_rows(problem: ConvProblem) -> UsedPixels:
     down, right = problem.stride
     row = width * c
     return UsedPixels((n, height, width, c), (by_n, by_h * down, by_w * right, by_c), (height * row, row, c, 1))
+
+
+def clear_unused(problem: ConvProblem) -> tuple[ClearStep, ...]:
+    """Zeros for the pixels of dx that get no gradient; nothing where every pixel is used (a 1x1 image)."""
+    sizes = sizes_of(problem)
+    return (ClearStep(Operand("x"), problem.x.nbytes),) if sizes.image > sizes.output else ()
 
 
 def y_to_channels(target: Target, problem: ConvProblem, y: Operand, channels: Operand) -> KernelStep:

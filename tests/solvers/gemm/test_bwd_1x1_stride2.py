@@ -29,6 +29,12 @@ def test_channel_last_reads_dy_as_it_lies() -> None:
     assert solution.workspace_bytes == 4 * 16 * 12 * 4
 
 
+def test_nothing_is_cleared_where_every_pixel_is_used() -> None:
+    for layout in ("NCHW", "NHWC"):
+        solution = solution_of(SOLVER, conv("bwd", 4, 16, (1, 1), 24, (1, 1), stride=2, layout=layout))
+        assert words(solution) == ["gemm", "strided_copy"]
+
+
 def test_groups_are_one_batch() -> None:
     for layout, expected in (("NCHW", (4, 48, 6, 4)), ("NHWC", (48, 4, 6, 4))):
         solution = solution_of(SOLVER, conv("bwd", 4, 16, (7, 6), 24, (1, 1), stride=2, groups=4, layout=layout))
