@@ -9,7 +9,6 @@ import numpy as np
 from nvmath import CudaDataType
 from nvmath.bindings import cublas, cublasLt
 
-from hipfind.device.base import Device
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import Algorithm, LtBlas, Matrix, Product, Scalars
 from hipfind.device.gpu_driver import Driver
@@ -40,7 +39,7 @@ def make_blas(device: GpuDevice) -> CublasLt:
 class CublasLt(LtBlas):
     """cuBLASLt. fp32 products are computed in fp32 (no TF32)."""
 
-    def __init__(self, device: Device, driver: Driver) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._handle = _call("create")
         self.version = f"cuBLASLt {_call('get_version')}"

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from rocm.bindings import hip, hipblas, hipblaslt
 
-from hipfind.device.base import Device, RunGemm
+from hipfind.device.base import RunGemm
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import Algorithm, GpuBlas, LtBlas, Product, Scalars, column_major
 from hipfind.device.gpu_driver import Driver
@@ -44,7 +44,7 @@ def make_blas(device: GpuDevice) -> GpuBlas:
 class _FirstThatCan(GpuBlas):
     """Libraries in order of preference."""
 
-    def __init__(self, device: Device, driver: Driver, libraries: list[GpuBlas]) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver, libraries: list[GpuBlas]) -> None:
         super().__init__(device, driver)
         self._libraries = libraries
         self.version = ", ".join(library.version for library in libraries)
@@ -60,7 +60,7 @@ class _FirstThatCan(GpuBlas):
 class HipblasLt(LtBlas):
     """hipBLASLt."""
 
-    def __init__(self, device: Device, driver: Driver) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._handle = _call(hipblaslt, "hipblasLtCreate")
         self.version = f"hipBLASLt {_call(hipblaslt, 'hipblasLtGetVersion', self._handle)}"
@@ -147,7 +147,7 @@ class HipblasLt(LtBlas):
 class Hipblas(GpuBlas):
     """hipBLAS. Its handle remembers a stream, so calls go one at a time; it takes its workspace itself."""
 
-    def __init__(self, device: Device, driver: Driver) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._handle = _call(hipblas, "hipblasCreate")
         self._lock = threading.Lock()
@@ -164,6 +164,7 @@ class Hipblas(GpuBlas):
         tail = (product.batch, _compute_type(a.dtype), hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT)
 
         def run(row_a: int, row_b: int, row_c: int, stream: int) -> None:
+            self.device.check_stream(stream)
             with self.driver.active(), self._lock:
                 _call(hipblas, "hipblasSetStream", self._handle, stream)
                 _call(

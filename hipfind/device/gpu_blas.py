@@ -12,13 +12,16 @@ import dataclasses
 import functools
 import threading
 import weakref
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hipfind.device.base import Device, Memory, RunGemm
+from hipfind.device.base import Memory, RunGemm
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
+
+if TYPE_CHECKING:
+    from hipfind.device.gpu import GpuDevice
 
 WORKSPACE_BYTES = 32 << 20
 """Scratch memory a product may use, for each stream. What split-K of a long reduction needs; cuBLAS takes as much."""
@@ -83,7 +86,7 @@ class GpuBlas(abc.ABC):
 
     version: str
 
-    def __init__(self, device: Device, driver: Driver) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
         self.device = device
         self.driver = driver
         self._product = functools.lru_cache(maxsize=_KEPT_PRODUCTS)(self.make_product)
@@ -135,7 +138,7 @@ class LtBlas(GpuBlas):
     The first algorithm of the library's own ranking is taken, for the alignment that the operands turn out to have.
     """
 
-    def __init__(self, device: Device, driver: Driver) -> None:
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._workspaces: dict[tuple[int, int], Memory] = {}
         self._lock = threading.Lock()
@@ -209,10 +212,11 @@ class _LtProduct:
         return ranked[0]
 
     def __call__(self, a: int, b: int, c: int, stream: int) -> None:
+        blas = self._blas
+        blas.device.check_stream(stream)
         bits = a | b | c | ALIGNMENT
         alignment = bits & -bits
         algorithm = self._chosen.get(alignment) or self.choose(alignment)
-        blas = self._blas
         workspace = blas.workspace(stream) if algorithm.workspace_bytes else 0
         with blas.driver.active():
             blas.multiply(self._descriptors, self._scalars, (b, a, c), algorithm, workspace, stream)
