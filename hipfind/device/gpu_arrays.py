@@ -107,6 +107,21 @@ def interface_stream(array: Any) -> int:
     return 0 if stream == 1 else stream  # 1 is the default stream in the array interface
 
 
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream of torch, cupy or another library (``__cuda_stream__``), or an int as it is.
+
+    Raises ArrayError for what is no stream.
+    """
+    if isinstance(stream, int) and stream >= 0:
+        return stream
+    if hasattr(stream, "__cuda_stream__"):
+        return int(stream.__cuda_stream__()[1])
+    for name in ("cuda_stream", "ptr"):  # torch's and cupy's older streams
+        if isinstance(getattr(stream, name, None), int):
+            return int(getattr(stream, name))
+    raise ArrayError("stream must be a stream's handle or a stream of torch or cupy", got=f"{stream!r}")
+
+
 def is_on_gpu(array: Any) -> bool:
     """Whether this is an array of a GPU library (other than torch)."""
     return bool(dlpack_device(array)) or hasattr(array, "__cuda_array_interface__")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from hipfind.device.arrays import ArraySlot, array_ref, current_stream
-from hipfind.device.gpu_arrays import is_outside_streams
+from hipfind.device.gpu_arrays import is_outside_streams, stream_handle
 from hipfind.errors import (
     ArrayError,
     CompileError,
@@ -31,8 +31,8 @@ class Plan:
 
     Call it with the problem's inputs in order: fwd ``plan(x, w)``, bwd ``plan(dy, w)``, wrw ``plan(dy, x)``. ``out`` is
     the array to write (made when None, of the inputs' kind); with beta not 0 it must be given. ``workspace`` is a
-    byte buffer of at least ``workspace_bytes`` (from a pool when None). ``stream`` is a device stream handle; None: the
-    one that the first input's library (torch, cupy) works on now.
+    byte buffer of at least ``workspace_bytes`` (from a pool when None). ``stream`` is a stream's handle, or a stream of
+    torch or cupy; None: the one that the first input's library works on now.
     """
 
     def __init__(self, problem: Problem, session: Session, choice: Choice, invoker: Invoker) -> None:
@@ -64,7 +64,7 @@ class Plan:
     def __repr__(self) -> str:
         return f"<Plan {self.solver_id} ({self.choice.source.value}) for {self.problem.key()} on {self._device.name}>"
 
-    def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: int | None = None) -> Any:
+    def __call__(self, *inputs: Any, out: Any = None, workspace: Any = None, stream: Any = None) -> Any:
         """Run; returns the output array. Raises ArrayError for an array that does not fit, WorkspaceError."""
         if len(inputs) != len(self._inputs):
             names = ", ".join(slot.role for _, slot in self._inputs)
@@ -73,6 +73,8 @@ class Plan:
             )
         if stream is None:
             stream = current_stream(inputs[0]) if self._has_streams else 0
+        elif type(stream) is not int or stream < 0:
+            stream = stream_handle(stream)
         addresses = self._no_addresses.copy()
         for (place, slot), array in zip(self._inputs, inputs, strict=True):
             addresses[place] = slot.address(array, stream)

@@ -11,7 +11,7 @@ import pytest
 from hipfind.device import devices
 from hipfind.device.arrays import ArraySlot, array_ref, current_stream, empty_like_kind
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_arrays import is_outside_streams
+from hipfind.device.gpu_arrays import is_outside_streams, stream_handle
 from hipfind.errors import ArrayError
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import TensorDescriptor
@@ -193,6 +193,31 @@ def test_arrays_without_streams_are_on_the_default_one():
     assert current_stream(np.zeros(3)) == 0
     assert current_stream(DlpackArray(np.zeros(3))) == 0
     assert current_stream([1, 2]) == 0
+
+
+class StandardStream:
+    def __cuda_stream__(self):
+        return 0, 0x77
+
+
+@pytest.mark.parametrize(
+    ("stream", "handle"),
+    [
+        (0, 0),
+        (0x77, 0x77),
+        (StandardStream(), 0x77),
+        (types.SimpleNamespace(cuda_stream=0x77), 0x77),
+        (types.SimpleNamespace(ptr=0x77), 0x77),
+    ],
+)
+def test_streams_of_other_libraries_have_handles(stream, handle):
+    assert stream_handle(stream) == handle
+
+
+@pytest.mark.parametrize("stream", ["0", 1.0, -1, types.SimpleNamespace(ptr="x"), object()])
+def test_what_is_no_stream_is_refused(stream):
+    with pytest.raises(ArrayError, match="stream must be"):
+        stream_handle(stream)
 
 
 class Namespace(types.SimpleNamespace):
