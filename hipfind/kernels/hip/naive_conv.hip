@@ -44,9 +44,7 @@ HF_DEVICE int64 least(int64 a, int64 b) { return a < b ? a : b; }
 
 // A count that the compiler knows where it cannot be but 1: then arrays of one element become registers.
 template <int MOST>
-HF_DEVICE int64 number(int64 count) {
-    return MOST == 1 ? 1 : count;
-}
+HF_DEVICE int64 number(int64 count) { return MOST == 1 ? 1 : count; }
 
 // A place along the depth of the buffers, known to the compiler for the same purpose.
 HF_DEVICE int64 slot(int64 depth) { return DEPTH == 1 ? 0 : depth; }
@@ -70,18 +68,29 @@ struct Tile {
     int64 depth, channels, points;  // in use
 };
 
+HF_DEVICE void clear(acc_t* to, int64 count) {
+    for (int64 i = 0; i < count; ++i) to[i] = 0;
+}
+
 HF_DEVICE void start(Tile& tile, int64 channels, int64 points) {
+    constexpr int CHANNEL_BLOCK = LANES_ARE_CHANNELS ? BLOCK_LANES : BLOCK_ROWS;
+    constexpr int POINT_BLOCK = LANES_ARE_CHANNELS ? BLOCK_ROWS : BLOCK_LANES;
     tile.depth = 0;
     tile.channels = channels;
     tile.points = points;
-    for (int row = 0; row < ROWS; ++row)
-        for (int lane = 0; lane < LANES; ++lane) tile.sum[row][lane] = tile.lost[row][lane] = 0;
+    for (int row = 0; row < ROWS; ++row) clear(tile.sum[row], LANES), clear(tile.lost[row], LANES);
+    if (DEPTH == 1) return;
+    // What fills up the last block is multiplied too: whatever lay there might be denormal, and slow.
+    for (int d = 0; d < DEPTH; ++d) {
+        clear(tile.channel[d] + channels, (CHANNELS - channels) % CHANNEL_BLOCK);
+        clear(tile.point[d] + points, (POINTS - points) % POINT_BLOCK);
+    }
 }
 
 // Adds the products of the gathered operands to the sums.
 HF_DEVICE void multiply(Tile& tile) {
-    const acc_t(*rows)[ROWS] = LANES_ARE_CHANNELS ? (const acc_t(*)[ROWS])tile.point : (const acc_t(*)[ROWS])tile.channel;
-    const acc_t(*lanes)[LANES] = LANES_ARE_CHANNELS ? (const acc_t(*)[LANES])tile.channel : (const acc_t(*)[LANES])tile.point;
+    const acc_t* rows = LANES_ARE_CHANNELS ? tile.point[0] : tile.channel[0];
+    const acc_t* lanes = LANES_ARE_CHANNELS ? tile.channel[0] : tile.point[0];
     const int64 row_count = number<ROWS>(LANES_ARE_CHANNELS ? tile.points : tile.channels);
     const int64 lane_count = number<LANES>(LANES_ARE_CHANNELS ? tile.channels : tile.points);
     const int64 depth = number<DEPTH>(tile.depth);
@@ -91,7 +100,7 @@ HF_DEVICE void multiply(Tile& tile) {
             for (int64 d = 0; d < depth; ++d)
                 for (int i = 0; i < BLOCK_ROWS; ++i)
                     for (int v = 0; v < BLOCK_VECS; ++v)
-                        part[i][v] += rows[d][row + i] * *(const vec_t*)&lanes[d][lane + v * VEC];
+                        part[i][v] += rows[d * ROWS + row + i] * *(const vec_t*)(lanes + d * LANES + lane + v * VEC);
             for (int i = 0; i < BLOCK_ROWS; ++i)
                 for (int v = 0; v < BLOCK_VECS; ++v) {
                     vec_t& sum = *(vec_t*)&tile.sum[row + i][lane + v * VEC];
@@ -122,10 +131,6 @@ HF_DEVICE void gather(acc_t* HF_RESTRICT to, const elem_t* HF_RESTRICT from, int
         for (; i + LINE <= count; i += LINE)
             for (int lane = 0; lane < LINE; ++lane) to[i + lane] = load(from[i + lane]);
     for (; i < count; ++i) to[i] = load(from[i * step]);
-}
-
-HF_DEVICE void clear(acc_t* to, int64 count) {
-    for (int64 i = 0; i < count; ++i) to[i] = 0;
 }
 
 // ---- forward and backward data ------------------------------------------------------------------------------------
@@ -245,7 +250,8 @@ HF_DEVICE void sum_taps(Tile& tile, const Conv& p, const elem_t* source, const e
                 for (int64 first = 0, count; first < reduced; first += count) {
                     count = number<DEPTH>(least(DEPTH - tile.depth, reduced - first));
                     for (int64 r = 0; r < count; ++r)
-                        gather(tile.channel[slot(tile.depth + r)], filter + (first + r) * reduced_step, out_step, number<CHANNELS>(tile.channels));
+                        gather(tile.channel[slot(tile.depth + r)], filter + (first + r) * reduced_step, out_step,
+                               number<CHANNELS>(tile.channels));
                     gather_points<BACKWARD>(tile, p, units, first, count);
                     tile.depth += count;
                     if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);
@@ -255,35 +261,43 @@ HF_DEVICE void sum_taps(Tile& tile, const Conv& p, const elem_t* source, const e
     if (DEPTH > 1 && tile.depth > 0) multiply(tile);
 }
 
+// The results, to the first channel's element of each unit's first point and on.
 template <bool BACKWARD>
-HF_DEVICE void data_tile(int64 item, const elem_t* source, const elem_t* w, elem_t* out, const Conv& p) {
-    const int64 outputs = Sides<BACKWARD>::outputs(p), blocks = quotient(outputs + CHANNELS - 1, CHANNELS);
-    const int64 other = p.channels_innermost ? blocks * p.groups : p.tiles, high = quotient(item, other), low = item - high * other;
-    const int64 block = p.channels_innermost ? low : high, units_at = (p.channels_innermost ? high : low) * p.units_per_tile;
-    const int64 group = quotient(block, blocks), channel = (block - group * blocks) * CHANNELS;
+HF_DEVICE void write_units(const Tile& tile, const Conv& p, const Unit* units, elem_t* out) {
     const int64* step = Sides<BACKWARD>::out_step(p);
-
-    Unit units[POINTS];
-    const int64 all = p.segments * p.samples * Sides<BACKWARD>::point_stride(p) * Sides<BACKWARD>::out_size(p)[0] *
-                      Sides<BACKWARD>::out_size(p)[1];
-    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
-        units[u] = unit_at<BACKWARD>(p, least(units_at + u, all - 1));
-        if (units_at + u >= all) units[u].count = 0;
-    }
-    Tile tile;
-    start(tile, least(CHANNELS, outputs - channel), p.units_per_tile * p.width);
-    sum_taps<BACKWARD>(tile, p, source + group * Sides<BACKWARD>::reduced(p) * Sides<BACKWARD>::source_step(p)[1],
-                       w + group * p.out_channels * p.w_step[0] + channel * p.w_step[BACKWARD ? 1 : 0], units);
+    const int64 point_step = Sides<BACKWARD>::point_stride(p) * step[4];
     for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
         const Unit& unit = units[u];
         if (unit.count == 0) continue;
-        elem_t* row = out + unit.sample * step[0] + (group * outputs + channel) * step[1] + unit.d * step[2] +
-                      unit.h * step[3] + unit.w * step[4];
+        elem_t* row = out + unit.sample * step[0] + unit.d * step[2] + unit.h * step[3] + unit.w * step[4];
         for (int64 c = 0; c < number<CHANNELS>(tile.channels); ++c)
             for (int64 i = 0; i < number<POINTS>(unit.count); ++i)
-                write(row[c * step[1] + i * Sides<BACKWARD>::point_stride(p) * step[4]],
-                      result(tile, c, u * number<POINTS>(p.width) + i), p);
+                write(row[c * step[1] + i * point_step], result(tile, c, u * number<POINTS>(p.width) + i), p);
     }
+}
+
+template <bool BACKWARD>
+HF_DEVICE void data_tile(int64 item, const elem_t* source, const elem_t* w, elem_t* out, const Conv& p) {
+    typedef Sides<BACKWARD> sides;
+    const int64 outputs = sides::outputs(p), blocks = quotient(outputs + CHANNELS - 1, CHANNELS);
+    const int64 inner = p.channels_innermost ? blocks * p.groups : p.tiles;
+    const int64 high = quotient(item, inner), low = item - high * inner;
+    const int64 block = p.channels_innermost ? low : high, points_tile = p.channels_innermost ? high : low;
+    const int64 group = quotient(block, blocks), channel = (block - group * blocks) * CHANNELS;
+
+    const int64* size = sides::out_size(p);
+    const int64 all = p.segments * p.samples * sides::point_stride(p) * size[0] * size[1];
+    Unit units[POINTS];
+    for (int64 u = 0; u < number<POINTS>(p.units_per_tile); ++u) {
+        const int64 index = points_tile * p.units_per_tile + u;
+        units[u] = unit_at<BACKWARD>(p, least(index, all - 1));
+        if (index >= all) units[u].count = 0;
+    }
+    Tile tile;
+    start(tile, least(CHANNELS, outputs - channel), p.units_per_tile * p.width);
+    sum_taps<BACKWARD>(tile, p, source + group * sides::reduced(p) * sides::source_step(p)[1],
+                       w + group * p.out_channels * p.w_step[0] + channel * p.w_step[BACKWARD ? 1 : 0], units);
+    write_units<BACKWARD>(tile, p, units, out + (group * outputs + channel) * sides::out_step(p)[1]);
 }
 
 HF_KERNEL(naive_conv_fwd, const elem_t* x, const elem_t* w, elem_t* y, Conv p) {
@@ -363,7 +377,8 @@ HF_DEVICE void weights_tile(int64 item, const elem_t* y, const elem_t* x, elem_t
                 for (int64 first = 0, count; first < p.y_size[2]; first += count) {
                     count = number<DEPTH>(least(DEPTH - tile.depth, p.y_size[2] - first));
                     for (int64 q = 0; q < count; ++q)
-                        gather(tile.channel[slot(tile.depth + q)], row + (first + q) * p.y_step[4], p.y_step[1], number<CHANNELS>(tile.channels));
+                        gather(tile.channel[slot(tile.depth + q)], row + (first + q) * p.y_step[4], p.y_step[1],
+                               number<CHANNELS>(tile.channels));
                     gather_columns(tile, p, columns, first, count);
                     tile.depth += count;
                     if (DEPTH == 1 || tile.depth == DEPTH) multiply(tile);
