@@ -5,6 +5,8 @@ Each rule returns an Applicability, so that ``rule and rule and rule`` is the fi
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import GemmStep, KernelStep, flat
 from hipfind.problem.conv import ConvProblem
@@ -41,11 +43,11 @@ def common(target: Target, problem: ConvProblem, direction: str) -> Applicabilit
 def pointwise(problem: ConvProblem, stride: int) -> Applicability:
     """A 1x1 filter without padding and with this stride on every axis. Its dilation never matters."""
     if any(extent != 1 for extent in problem.filter):
-        return no(Reason.FILTER, f"{problem.filter}")
+        return no(Reason.FILTER, _text(problem.filter))
     if any(problem.pad) or any(problem.pad_end):
-        return no(Reason.PADDING, f"{problem.pad}, {problem.pad_end}")
+        return no(Reason.PADDING, f"{_text(problem.pad)} before, {_text(problem.pad_end)} after")
     if any(step != stride for step in problem.stride):
-        return no(Reason.STRIDE, f"{problem.stride}")
+        return no(Reason.STRIDE, _text(problem.stride))
     return APPLICABLE
 
 
@@ -96,3 +98,7 @@ def feasible(target: Target, solution: Solution) -> Applicability:
 
 def _layout(problem: ConvProblem) -> Applicability:
     return no(Reason.LAYOUT, ", ".join(f"{role} {name}" for role, name in zip("xwy", problem.layouts, strict=True)))
+
+
+def _text(values: Sequence[int]) -> str:
+    return "x".join(str(value) for value in values)
