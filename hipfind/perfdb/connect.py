@@ -16,7 +16,8 @@ from hipfind.perfdb.migrations import migrate, pending
 
 _OPEN_ATTEMPTS = 4
 _OPEN_PAUSE_S = 0.02
-_LOCK_PAUSE_S = (0.001, 0.009)
+_FIRST_PAUSE_S = 0.002
+_LONGEST_PAUSE_S = 0.025
 _JOURNAL_WAIT_S = 0.25
 
 Identity = tuple[int, int]
@@ -129,22 +130,24 @@ def identity(path: Path) -> Identity | None:
 def retry_while_locked(work: Callable[[], T], wait_s: float) -> T:
     """Call ``work`` until it is not refused by a lock, for ``wait_s`` seconds at most; then the refusal leaves.
 
-    This stands for sqlite's own waiting, which asks less and less often, so that who has waited long loses against
-    who has just come, and which does not cover "locking protocol" and changes of the journal mode.
+    This stands for sqlite's own waiting, which goes on to ask less and less often, so that who has waited long loses
+    against who has just come, and which does not cover "locking protocol" and changes of the journal mode.
     """
     end = time.monotonic() + wait_s
+    attempt = 0
     while True:
         try:
             return work()
         except sqlite3.Error as error:
             if fault_of(error) is not Fault.LOCKED or time.monotonic() >= end:
                 raise
-        pause()
+        pause(attempt)
+        attempt += 1
 
 
-def pause() -> None:
-    """Wait before another attempt; random, so that processes do not meet again."""
-    time.sleep(random.uniform(*_LOCK_PAUSE_S))
+def pause(attempt: int) -> None:
+    """Wait before another attempt, twice as long as before up to a bound; random, so that two do not meet again."""
+    time.sleep(random.uniform(0.5, 1.5) * min(_FIRST_PAUSE_S * 2 ** min(attempt, 10), _LONGEST_PAUSE_S))
 
 
 def _prepare_place(path: Path) -> None:

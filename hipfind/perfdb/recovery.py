@@ -80,6 +80,7 @@ def _lock(handle: int, operation: int, directory: Path) -> None:
     import fcntl
 
     end = time.monotonic() + _LOCK_WAIT_S
+    attempt = 0
     while True:
         try:
             fcntl.flock(handle, operation)
@@ -89,4 +90,5 @@ def _lock(handle: int, operation: int, directory: Path) -> None:
                 raise DbFault(Fault.LOCKED, str(directory), "another process is moving a damaged file") from None
         except OSError:  # a file system without such locks: the check under it is all there is
             return
-        pause()
+        pause(attempt)
+        attempt += 1
