@@ -30,6 +30,8 @@ Convert: TypeAlias = Callable[[int, int], None]
 _TEMPORARY_BYTES = 64 << 20
 """Most bytes of fp32 copies: of B's columns, and of A's and C's rows, that are made at a time."""
 _MOST_IDLE = 2
+CONVERSIONS = "convert_rows.hip"
+"""The portable source of the conversions. No solver names it: it belongs to the host's products alone."""
 _FEWEST_ROWS = 64
 _MOST_VIEWS = 64
 _SEGMENT = 4096
@@ -265,7 +267,7 @@ class Conversions:
         assert self._prepare is not None
         segments = -(-columns // _SEGMENT)
         params = (columns, step, _SEGMENT, segments, alpha, beta)
-        run = self._prepare(KernelSpec("convert_rows.hip", name, (("ELEM", dtype.value),)), params, rows * segments)
+        run = self._prepare(KernelSpec(CONVERSIONS, name, (("ELEM", dtype.value),)), params, rows * segments)
         return lambda source, to: run((source, to))
 
     def _numpy_widen(self, rows: int, columns: int, step: int) -> Convert:
