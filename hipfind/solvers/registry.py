@@ -7,7 +7,6 @@ that registers some when it is imported. They are loaded when the registry is fi
 from __future__ import annotations
 
 import difflib
-import importlib.metadata
 import inspect
 import threading
 import types
@@ -122,6 +121,8 @@ class _Extensions:
             return self._registry
 
     def _load_entry_points(self) -> None:
+        import importlib.metadata  # costs milliseconds, and is not needed to import hipfind
+
         for entry_point in importlib.metadata.entry_points(group=ENTRY_POINT_GROUP):
             try:
                 loaded = entry_point.load()
