@@ -22,6 +22,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
+from typing import Any
 
 SOURCES = pathlib.Path(__file__).parent
 _LIBRARIES = {
@@ -91,7 +93,8 @@ def build() -> pathlib.Path:
 
 def _build_in(folder: pathlib.Path, enums: str) -> None:
     (folder / "hip_enums.h").write_text(enums)
-    shutil.copy(SOURCES / "kernel.h", folder)
+    for header in ("prelude.h", "launch.h"):
+        shutil.copy(SOURCES / header, folder)
     sources = [source for names in _LIBRARIES.values() for source in names]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(functools.partial(_compile, folder), sources))
@@ -102,7 +105,7 @@ def _build_in(folder: pathlib.Path, enums: str) -> None:
 
 
 def _compile(folder: pathlib.Path, source: str) -> None:
-    flags = ("-std=c++17", "-O1", "-fPIC", "-pthread", "-Wall", "-Werror", f"-I{folder}")
+    flags = ("-std=c++17", "-O1", "-U_FORTIFY_SOURCE", "-fPIC", "-pthread", "-Wall", "-Werror", f"-I{folder}")
     _run(*flags, "-c", "-o", str(folder / f"{source}.o"), str(SOURCES / f"{source}.cpp"))
 
 
@@ -117,7 +120,8 @@ def environment(
 ) -> dict[str, str]:
     """Environment of a process that shall find the stand-in (in ``folder``; ``build()`` by default) as its ROCm."""
     folder = folder or build()
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("ROCM_", "HIP_", "PYTEST_"))}
+    foreign = ("ROCM_", "HIP_", "HIPFIND_", "PYTEST_")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
     return {
         **kept,
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, (str(folder), kept.get("LD_LIBRARY_PATH", "")))),
@@ -126,7 +130,22 @@ def environment(
         "STANDIN_DEVICES": str(devices),
         "STANDIN_ARCH": arch,
         "STANDIN_MEMORY": str(memory),
+        "HIPFIND_CACHE_DIR": str(build() / "kernels"),
+        "HIPFIND_DISABLE_USER_DB": "1",
     }
+
+
+def run(arguments: Sequence[str], timeout: float = 300.0, **options: Any) -> subprocess.CompletedProcess[str]:
+    """``python *arguments`` at the repository's root, with the stand-in; ``options`` are those of ``environment``."""
+    return subprocess.run(
+        [sys.executable, *arguments],
+        cwd=SOURCES.parents[1],
+        env=environment(**options),
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        check=False,
+    )
 
 
 class Control:
@@ -146,6 +165,10 @@ class Control:
 
     def clear_faults(self) -> None:
         self._library.standin_clear_faults()
+
+    def revive(self) -> None:
+        """Make a device work again after a kernel failed, which nothing can do for a real one."""
+        self._library.standin_revive()
 
     def calls(self, call: str) -> int:
         return int(self._library.standin_calls(call.encode()))

@@ -26,7 +26,7 @@ inline uint64_t checksum(const char* data, size_t bytes) {
     return sum;
 }
 
-// The layouts of kernel.h.
+// The layouts of launch.h.
 struct Argument {
     unsigned size, alignment;
     bool pointer;

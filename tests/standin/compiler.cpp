@@ -1,5 +1,5 @@
 // libhiprtc.so: compiles a kernel's text for the host that the tests run on. STANDIN_CXX names the compiler's command,
-// words separated by blanks; kernel.h lies beside this library.
+// words separated by blanks; prelude.h and launch.h lie beside this library.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
@@ -144,6 +144,17 @@ std::string kernel_table(const std::string& text) {
     return table + "{nullptr, 0, 0, nullptr, nullptr}};\n";
 }
 
+// A preprocessed text with what launches its kernels. Shared memory becomes variables of a section of their own.
+std::string host_text(std::string text) {
+    static const std::string shared = "__attribute__((shared))";
+    static const std::string section = "__attribute__((section(\"standin_shared\"))) static";
+    for (size_t at = text.find(shared); at != std::string::npos; at = text.find(shared, at + section.size()))
+        text.replace(at, shared.size(), section);
+    const bool barriers = text.find("standin_barrier()") != std::string::npos;
+    const std::string table = kernel_table(text);
+    return text + (barriers ? "\n#define STANDIN_BARRIERS" : "") + "\n#include \"" + own_folder() + "/launch.h\"\n" + table;
+}
+
 std::string code_object(const std::string& code, const std::string& arch) {
     CodeHeader header{};
     memcpy(header.magic, CODE_MAGIC, sizeof header.magic);
@@ -162,15 +173,12 @@ int compile(Program& program, int count, const char* const* options) {
     for (const auto& header : program.headers) write(folder.file(header.first), header.second);
     const std::string source = folder.file("source.cpp"), text = folder.file("text.cpp"), code = folder.file("code.so");
     const std::string messages = folder.file("log");
-    write(source, "#include \"" + own_folder() + "/kernel.h\"\n#line 1 \"" + program.name + "\"\n" + program.source);
+    write(source, "#include \"" + own_folder() + "/prelude.h\"\n#line 1 \"" + program.name + "\"\n" + program.source);
     Words words = {"-E", "-xc++", "-I" + folder.path, "-o", text, source};
     words.insert(words.end(), chosen.begin(), chosen.end());
     bool compiled = run(words, messages);
     if (compiled) {
-        const std::string preprocessed = read(text);
-        write(source, preprocessed + "\n#define STANDIN_KERNEL(name, block) " +
-                          "decltype(standin_launch_of(&name))::entry<&name>(#name, block),\n" +
-                          kernel_table(preprocessed));
+        write(source, host_text(read(text)));
         words = {"-shared", "-fPIC", "-O2", "-g0", "-fno-exceptions", "-fno-rtti", "-Wno-attributes", "-o", code, source};
         words.insert(words.end(), chosen.begin(), chosen.end());
         compiled = run(words, messages);

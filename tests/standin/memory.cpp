@@ -1,4 +1,4 @@
-// Device memory in host memory. An allocation lies between pages that trap; its bytes start as NaN, the slack beside it
+// Device memory in host memory. An allocation lies between wide gaps that trap; its bytes start as NaN, the slack beside it
 // holds a pattern that must survive. A device address is the host's plus a tag that makes it useless to the host. Freed
 // addresses trap for as long as possible.
 #include <sys/mman.h>
@@ -17,7 +17,7 @@ size_t device_memory();
 namespace {
 
 constexpr uintptr_t TAG = uintptr_t(1) << 52;
-constexpr size_t PAGE = 4096, ALIGNMENT = 256, RETIRED = 2048, POISONED = 64 << 20;
+constexpr size_t PAGE = 4096, GAP = 256 << 20, ALIGNMENT = 256, RETIRED = 2048, POISONED = 64 << 20;
 constexpr unsigned char POISON = 0xFF, SLACK = 0xCB;  // 0xFF...: NaN in every float type
 
 struct Block {
@@ -55,15 +55,15 @@ int allocate(void** result, size_t size) {
     const size_t data = round_up(size, PAGE);
     if (size > device_memory() - memory().used[current_device()]) return hipErrorOutOfMemory;
     char* map = static_cast<char*>(
-        mmap(nullptr, data + 2 * PAGE, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+        mmap(nullptr, data + 2 * GAP, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
     if (map == MAP_FAILED) return hipErrorOutOfMemory;
-    mprotect(map + PAGE, data, PROT_READ | PROT_WRITE);
-    char* end = map + PAGE + data;
+    mprotect(map + GAP, data, PROT_READ | PROT_WRITE);
+    char* end = map + GAP + data;
     char* begin = end - round_up(size, ALIGNMENT);
-    memset(map + PAGE, SLACK, begin - map - PAGE);
+    memset(map + GAP, SLACK, begin - map - GAP);
     memset(begin + size, SLACK, end - begin - size);
     memset(begin, POISON, size < POISONED ? size : POISONED);
-    const Block block{uintptr_t(begin), size, current_device(), map, data + 2 * PAGE};
+    const Block block{uintptr_t(begin), size, current_device(), map, data + 2 * GAP};
     memory().blocks[block.begin] = block;
     memory().used[block.device] += size;
     *result = reinterpret_cast<void*>(block.begin + TAG);
@@ -73,8 +73,8 @@ int allocate(void** result, size_t size) {
 
 bool intact(const Block& block) {
     const unsigned char* begin = reinterpret_cast<const unsigned char*>(block.begin);
-    const unsigned char* end = reinterpret_cast<unsigned char*>(block.map) + block.map_bytes - PAGE;
-    for (auto byte = reinterpret_cast<unsigned char*>(block.map) + PAGE; byte < begin; ++byte)
+    const unsigned char* end = reinterpret_cast<unsigned char*>(block.map) + block.map_bytes - GAP;
+    for (auto byte = reinterpret_cast<unsigned char*>(block.map) + GAP; byte < begin; ++byte)
         if (*byte != SLACK) return false;
     for (auto byte = begin + block.size; byte < end; ++byte)
         if (*byte != SLACK) return false;
@@ -94,7 +94,7 @@ int release(void* address) {
     untrack("memory", address);
     memory().used[block.device] -= block.size;
     memory().blocks.erase(found);
-    madvise(block.map, block.map_bytes, MADV_DONTNEED);
+    madvise(block.map + GAP, block.map_bytes - 2 * GAP, MADV_DONTNEED);
     mprotect(block.map, block.map_bytes, PROT_NONE);
     memory().retired.push_back(block);
     if (memory().retired.size() > RETIRED) {

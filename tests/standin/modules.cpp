@@ -163,16 +163,18 @@ int check_shape(const Kernel& kernel, const unsigned* grid, const unsigned* bloc
 }  // namespace
 
 int guarded(const std::function<void()>& work) {
-    struct sigaction action {}, before[3];
-    const int signals[3] = {SIGSEGV, SIGBUS, SIGFPE};
+    constexpr int COUNT = 4;
+    struct sigaction action {}, before[COUNT];
+    const int signals[COUNT] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
     action.sa_handler = on_trap;
-    for (int i = 0; i < 3; ++i) sigaction(signals[i], &action, &before[i]);
+    for (int i = 0; i < COUNT; ++i) sigaction(signals[i], &action, &before[i]);
     const int trapped = sigsetjmp(recover, 1);
     recoverable = 1;
     if (!trapped) work();
     recoverable = 0;
-    for (int i = 0; i < 3; ++i) sigaction(signals[i], &before[i], nullptr);
-    return !trapped ? 0 : trapped == SIGFPE ? int(hipErrorLaunchFailure) : int(hipErrorIllegalAddress);
+    for (int i = 0; i < COUNT; ++i) sigaction(signals[i], &before[i], nullptr);
+    if (!trapped) return 0;
+    return trapped == SIGSEGV || trapped == SIGBUS ? int(hipErrorIllegalAddress) : int(hipErrorLaunchFailure);
 }
 
 }  // namespace standin
