@@ -1,0 +1,135 @@
+"""Every portable kernel compiles for the GPUs named here and keeps its data in registers; no GPU is needed.
+
+AMD's targets through ziglang's clang, with the options that hiprtc gets, up to the linked code object; NVIDIA's through
+NVRTC. The kernels and their definitions are those that the solvers hand out, so a new one is found by itself.
+"""
+
+from __future__ import annotations
+
+import collections
+import functools
+import importlib.util
+import os
+import pathlib
+import re
+import stat
+import subprocess
+
+import pytest
+
+from hipfind.device.host_blas import CONVERSIONS
+from hipfind.errors import CompilerNotFoundError
+from hipfind.kernels.spec import BLOCK, HIP_SOURCES, PORTABLE_HEADER, KernelSpec
+from hipfind.solvers.registry import default_registry
+from hipfind.target import known
+from tests.solvers.catalogue import PROBLEMS
+
+AMD = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+NVIDIA = "sm_90"
+Defines = tuple[tuple[str, str], ...]
+SOURCES = sorted(path.name for path in HIP_SOURCES.glob("*.hip") if path.name != CONVERSIONS)
+
+
+@functools.cache
+def binaries(arch: str) -> dict[str, dict[Defines, set[str]]]:
+    """What solvers compile for a target: source -> definitions -> the kernels that are used of it."""
+    found: dict[str, dict[Defines, set[str]]] = {source: collections.defaultdict(set) for source in SOURCES}
+    target = known(arch)
+    for solver in default_registry().solvers:
+        for problem in PROBLEMS[solver.operation]:
+            if solver.IsApplicable(target, problem):
+                for spec in solver.GetSolution(target, problem).kernels:
+                    found[spec.source][spec.defines].add(spec.entry)
+    return found
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_the_catalogue_of_problems_reaches_every_kernel(source: str) -> None:
+    written = re.findall(r"^HF_KERNEL\((\w+)", (HIP_SOURCES / source).read_text(), re.MULTILINE)
+    for arch in (*AMD, NVIDIA):
+        assert set().union(*binaries(arch)[source].values()) == set(written), arch
+
+
+@pytest.fixture(scope="session")
+def clang(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], dict[str, str]]:
+    """Command and environment of clang for AMD GPUs."""
+    ziglang = importlib.util.find_spec("ziglang")
+    if ziglang is None or ziglang.origin is None:
+        pytest.skip("ziglang is not installed (pip install hipfind[host])")
+    zig = pathlib.Path(ziglang.origin).with_name("zig")
+    # clang calls a linker of the name lld with a flavour in front; zig's is a subcommand.
+    folder = tmp_path_factory.mktemp("bin")
+    linker = folder / "lld"
+    linker.write_text(f'#!/bin/sh\nshift 2\nexec "{zig}" ld.lld "$@"\n')
+    linker.chmod(linker.stat().st_mode | stat.S_IXUSR)
+    environment = {**os.environ, "PATH": os.pathsep.join((str(folder), os.environ["PATH"]))}
+    options = ("clang", "-x", "hip", "--cuda-device-only", "--no-gpu-bundle-output", "-nogpulib", "-nogpuinc")
+    return [str(zig), *options, "-save-temps=obj"], environment
+
+
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("arch", AMD)
+def test_amd_code_objects_use_no_scratch_memory(
+    arch: str, source: str, clang: tuple[list[str], dict[str, str]], tmp_path: pathlib.Path
+) -> None:
+    hip_compiler = pytest.importorskip("hipfind.device.hip_compiler", reason="hip-python is not installed")
+    command, environment = clang
+    for defines, entries in binaries(arch)[source].items():
+        options = hip_compiler.options(KernelSpec(source, min(entries), defines), arch)
+        code = tmp_path / "code.co"
+        done = subprocess.run(
+            [*command, *options, "-Werror", "-o", str(code), str(HIP_SOURCES / source)],
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        assert code.stat().st_size
+        assembly = next(tmp_path.glob("*.s")).read_text()
+        assert not re.findall(r"^\s+scratch_\w+", assembly, re.MULTILINE)
+        for entry, facts in metadata(assembly, entries).items():
+            assert facts["private_segment_fixed_size"] == 0, f"{entry} {defines} uses scratch memory"
+            assert facts["vgpr_spill_count"] == 0, f"{entry} {defines} spills vector registers"
+            assert facts["max_flat_workgroup_size"] == BLOCK
+            assert facts["wavefront_size"] == known(arch).wave_size
+
+
+def metadata(assembly: str, entries: set[str]) -> dict[str, dict[str, int]]:
+    """kernel -> the numbers that the assembly's ".amdgpu_metadata" states about it."""
+    text = assembly[assembly.index("amdhsa.kernels:") : assembly.index("amdhsa.target:")]
+    kernels: dict[str, dict[str, int]] = {}
+    for part in text.split("\n  - ")[1:]:
+        name = re.search(r"^    \.name: +(\w+)$", part, re.MULTILINE)
+        assert name is not None, part
+        kernels[name[1]] = {key: int(value) for key, value in re.findall(r"^ *\.(\w+): +(\d+)$", part, re.MULTILINE)}
+    return {entry: kernels[entry] for entry in entries}
+
+
+@pytest.mark.parametrize("source", SOURCES)
+def test_nvidia_kernels_use_no_local_memory(source: str) -> None:
+    for defines, entries in binaries(NVIDIA)[source].items():
+        log = nvrtc_log(KernelSpec(source, min(entries), defines), NVIDIA)
+        functions = dict(re.findall(r"Compiling entry function '(\w+)'(.*?)Used \d+ registers", log, re.DOTALL))
+        for entry in entries:
+            assert "0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads" in functions[entry], log
+
+
+def nvrtc_log(spec: KernelSpec, arch: str) -> str:
+    """The assembler's remarks on a kernel; skips where NVRTC is not installed."""
+    cuda_compiler = pytest.importorskip("hipfind.device.cuda_compiler", reason="cuda-bindings is not installed")
+    from cuda.bindings import nvrtc
+
+    try:
+        cuda_compiler.version()
+    except CompilerNotFoundError as error:
+        pytest.skip(str(error))
+    texts = [(HIP_SOURCES / name).read_bytes() for name in (spec.source, PORTABLE_HEADER)]
+    _, program = nvrtc.nvrtcCreateProgram(texts[0], spec.source.encode(), 1, texts[1:], [PORTABLE_HEADER.encode()])
+    options = [option.encode() for option in (*cuda_compiler.options(spec, arch), "--ptxas-options=-v")]
+    (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
+    log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])
+    nvrtc.nvrtcGetProgramLog(program, log)
+    nvrtc.nvrtcDestroyProgram(program)
+    assert status == nvrtc.nvrtcResult.NVRTC_SUCCESS, log.decode()
+    return log.decode()
