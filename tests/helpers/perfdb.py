@@ -16,8 +16,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from hipfind.errors import PerfDbWarning
 from hipfind.perfdb import migrations
+from hipfind.perfdb.guard import GuardedDb
 from hipfind.perfdb.records import Environment, FindRecord, PerfRecord
+from hipfind.perfdb.store import PerfDb
 from hipfind.problem.base import Float64Array
 from hipfind.problem.tensor import TensorDescriptor
 from hipfind.target import Target, known
@@ -173,3 +176,37 @@ def build_version(path: Path, version: int) -> None:
 def python_command(code: str, *arguments: str) -> list[str]:
     """Command line that runs Python code in a new process."""
     return [sys.executable, "-c", code, *arguments]
+
+
+OLD = find_record("Old", 1.0)
+
+
+def store(db: GuardedDb, key: str, *records: FindRecord) -> bool:
+    """Store records (one usual one by default) of the problem with this key."""
+    return db.store_find(FakeProblem(key), TARGET, ENVIRONMENT, records or (find_record(),))
+
+
+def found(db: GuardedDb, key: str) -> list[FindRecord]:
+    """The trusted records of the problem with this key."""
+    return [one.record for one in db.lookup(key, TARGET.key, ENVIRONMENT).trusted]
+
+
+def stored_keys(path: Path) -> list[str]:
+    """Keys of all problems in a file."""
+    with PerfDb.open(path, read_only=True) as db:
+        return [key for (key,) in db.read("SELECT key FROM problems ORDER BY key")]
+
+
+def live_with(db: GuardedDb) -> list[str]:
+    """A process's life with the DB; every result must be there again afterwards. Returns the warnings."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        for key in ("a", "b"):
+            assert found(db, key) == []
+            store(db, key)
+            store(db, key, find_record("Second", 0.25))
+            assert found(db, key) == [find_record("Second", 0.25), find_record()]
+        db.store_perf(FakeProblem("a"), TARGET, ENVIRONMENT, [perf_record()])
+        assert [one.record for one in db.lookup_perf("a", TARGET.key, ENVIRONMENT).trusted] == [perf_record()]
+    assert all(issubclass(one.category, PerfDbWarning) for one in seen)
+    return [str(one.message) for one in seen]

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import pathlib
-import shutil
 import sqlite3
-import tempfile
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 
@@ -18,21 +15,22 @@ from hipfind.errors import PerfDbWarning
 from hipfind.perfdb import guard as guard_module
 from hipfind.perfdb.faults import Fault
 from hipfind.perfdb.guard import FIRST_RETRY_S, GuardedDb
-from hipfind.perfdb.records import FindRecord
-from hipfind.perfdb.store import PerfDb
 from tests.helpers.perfdb import (
     ENVIRONMENT,
     NEWER_ENVIRONMENT,
+    OLD,
     OTHER_TARGET,
     TARGET,
     FakeProblem,
     Faults,
-    as_plain_user,
     find_record,
-    perf_record,
+    found,
+    live_with,
+    store,
+    stored_keys,
 )
 
-OLD = find_record("Old", 1.0)
+pytestmark = pytest.mark.usefixtures("short_waits")
 
 
 class Clock:
@@ -43,68 +41,16 @@ class Clock:
         return self.now
 
 
-@pytest.fixture
-def path(tmp_path: pathlib.Path) -> pathlib.Path:
-    """A file that holds one record of the problem "old"."""
-    path = tmp_path / "hipfind.db"
-    with PerfDb.open(path) as db:
-        db.store_find(FakeProblem("old"), TARGET, ENVIRONMENT, [OLD])
-    return path
-
-
-@pytest.fixture
-def open_dir() -> Iterator[pathlib.Path]:
-    """A directory that every user may enter (pytest's own are for their owner only)."""
-    directory = pathlib.Path(tempfile.mkdtemp())
-    directory.chmod(0o777)
-    yield directory
-    directory.chmod(0o700)
-    shutil.rmtree(directory)
-
-
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(guard_module, "BUSY_WAIT_S", 0.1)
-
-
-def _store(db: GuardedDb, key: str, *records: FindRecord) -> bool:
-    return db.store_find(FakeProblem(key), TARGET, ENVIRONMENT, records or (find_record(),))
-
-
-def _found(db: GuardedDb, key: str) -> list[FindRecord]:
-    return [one.record for one in db.lookup(key, TARGET.key, ENVIRONMENT).trusted]
-
-
-def _keys(path: pathlib.Path) -> list[str]:
-    with PerfDb.open(path, read_only=True) as db:
-        return [key for (key,) in db.read("SELECT key FROM problems ORDER BY key")]
-
-
-def _use(db: GuardedDb) -> list[str]:
-    """A process's life with the DB; every result must be there again afterwards. Returns the warnings."""
-    with warnings.catch_warnings(record=True) as seen:
-        warnings.simplefilter("always")
-        for key in ("a", "b"):
-            assert _found(db, key) == []
-            _store(db, key)
-            _store(db, key, find_record("Second", 0.25))
-            assert _found(db, key) == [find_record("Second", 0.25), find_record()]
-        db.store_perf(FakeProblem("a"), TARGET, ENVIRONMENT, [perf_record()])
-        assert [one.record for one in db.lookup_perf("a", TARGET.key, ENVIRONMENT).trusted] == [perf_record()]
-    assert all(issubclass(one.category, PerfDbWarning) for one in seen)
-    return [str(one.message) for one in seen]
-
-
 # all is well ----------------------------------------------------------------------------------------------------------
 
 
 def test_results_are_there_in_the_next_process(path: pathlib.Path) -> None:
     with GuardedDb(path) as db:
-        assert _use(db) == []
+        assert live_with(db) == []
         assert db.fault is None
     with GuardedDb(path) as db:
-        assert _found(db, "old") == [OLD]
-        assert len(_found(db, "b")) == 2
+        assert found(db, "old") == [OLD]
+        assert len(found(db, "b")) == 2
         (stored,) = db.lookup("old", TARGET.key, ENVIRONMENT).trusted
         assert not stored.in_memory
 
@@ -112,29 +58,29 @@ def test_results_are_there_in_the_next_process(path: pathlib.Path) -> None:
 def test_looking_up_makes_no_file_and_storing_does(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "sub" / "hipfind.db"
     with GuardedDb(path) as db:
-        assert _found(db, "a") == []
+        assert found(db, "a") == []
         assert not path.parent.exists()
-        assert _store(db, "a")
-        assert _keys(path) == ["a"]
+        assert store(db, "a")
+        assert stored_keys(path) == ["a"]
 
 
 def test_a_file_that_another_process_makes_is_seen(tmp_path: pathlib.Path) -> None:
     path = tmp_path / "hipfind.db"
     with GuardedDb(path) as first, GuardedDb(path) as second:
-        assert _found(first, "a") == []
-        _store(second, "a")
-        assert _found(first, "a") == [find_record()]
+        assert found(first, "a") == []
+        store(second, "a")
+        assert found(first, "a") == [find_record()]
 
 
 def test_the_settings_name_the_file(tmp_path: pathlib.Path) -> None:
     with settings.override(user_db_path=str(tmp_path / "set.db")), GuardedDb() as db:
-        _store(db, "a")
-    assert _keys(tmp_path / "set.db") == ["a"]
+        store(db, "a")
+    assert stored_keys(tmp_path / "set.db") == ["a"]
 
 
 def test_a_disabled_db_is_kept_in_memory_without_a_word(tmp_path: pathlib.Path) -> None:
     with settings.override(user_db_path=str(tmp_path / "set.db"), disable_user_db=True), GuardedDb() as db:
-        assert _use(db) == []
+        assert live_with(db) == []
         assert db.lookup("a", TARGET.key, ENVIRONMENT).trusted[0].in_memory
     assert os.listdir(tmp_path) == []
 
@@ -145,44 +91,44 @@ def test_a_disabled_db_is_kept_in_memory_without_a_word(tmp_path: pathlib.Path) 
 def test_records_of_another_environment_are_told_apart_with_what_changed(path: pathlib.Path) -> None:
     with GuardedDb(path) as db:
         db.store_find(FakeProblem("old"), TARGET, NEWER_ENVIRONMENT, [find_record("New", 2.0)])
-        found = db.lookup("old", TARGET.key, NEWER_ENVIRONMENT)
-        assert [one.record.solver_id for one in found.trusted] == ["New"]
-        (stale,) = found.stale
+        answer = db.lookup("old", TARGET.key, NEWER_ENVIRONMENT)
+        assert [one.record.solver_id for one in answer.trusted] == ["New"]
+        (stale,) = answer.stale
         assert stale.stored.record == OLD
         assert "driver was 6.2, is 6.3" in stale.reason
-        assert _found(db, "old") == [OLD]
-    assert _keys(path) == ["old"]
+        assert found(db, "old") == [OLD]
+    assert stored_keys(path) == ["old"]
 
 
 def test_records_of_another_target_are_not_seen_and_not_lost(path: pathlib.Path) -> None:
     with GuardedDb(path) as db:
         assert db.lookup("old", OTHER_TARGET.key, ENVIRONMENT).trusted == ()
         db.store_find(FakeProblem("old"), OTHER_TARGET, ENVIRONMENT, [find_record("Other", 0.1)])
-        assert _found(db, "old") == [OLD]
+        assert found(db, "old") == [OLD]
 
 
 @pytest.mark.parametrize("change", ["time_ms = -1.0", "time_ms = 9e999", "workspace_bytes = -1", "time_ms = 'fast'"])
 def test_a_record_that_breaks_a_rule_is_not_trusted(path: pathlib.Path, change: str) -> None:
     with GuardedDb(path) as db:
-        _store(db, "old", find_record("Good", 5.0))
+        store(db, "old", find_record("Good", 5.0))
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA ignore_check_constraints = ON")
     connection.execute(f"UPDATE find_records SET {change} WHERE solver_id = 'Old'")
     connection.commit()
     connection.close()
     with GuardedDb(path) as db:
-        found = db.lookup("old", TARGET.key, ENVIRONMENT)
-    assert [one.record.solver_id for one in found.trusted] == ["Good"]
-    (stale,) = found.stale
+        answer = db.lookup("old", TARGET.key, ENVIRONMENT)
+    assert [one.record.solver_id for one in answer.trusted] == ["Good"]
+    (stale,) = answer.stale
     assert stale.reason.startswith(f"not valid: {change.split()[0]}")
 
 
 def test_a_record_that_must_not_be_stored_is_dropped_with_a_warning(path: pathlib.Path) -> None:
     with GuardedDb(path) as db:
         with pytest.warns(PerfDbWarning, match="time_ms must be a finite number"):
-            assert not _store(db, "a", find_record(time_ms=float("nan")))
-        assert _found(db, "a") == []
-        assert _store(db, "b")
+            assert not store(db, "a", find_record(time_ms=float("nan")))
+        assert found(db, "a") == []
+        assert store(db, "b")
 
 
 # faults ---------------------------------------------------------------------------------------------------------------
@@ -225,7 +171,7 @@ def test_a_file_that_is_not_ours_to_use_is_left_alone(path: pathlib.Path, name: 
     spoil(path)
     before = path.read_bytes() if path.is_file() else b""
     with GuardedDb(path) as db:
-        (message,) = _use(db)
+        (message,) = live_with(db)
         assert db.fault is not None
         assert db.fault.fault is fault
     assert str(path) in message
@@ -245,7 +191,7 @@ def test_without_a_home_results_are_kept_in_memory(
     if home is not None:
         monkeypatch.setenv("HOME", home)
     with settings.override(user_db_path=""), GuardedDb() as db:
-        (message,) = _use(db)
+        (message,) = live_with(db)
     assert "set HOME" in message
     assert os.listdir(tmp_path) == []
 
@@ -279,27 +225,27 @@ def test_a_damaged_file_is_moved_aside_and_a_new_one_started(path: pathlib.Path,
         with warnings.catch_warnings(record=True) as seen:
             warnings.simplefilter("always")
             db.lookup("old", TARGET.key, ENVIRONMENT)
-        seen_here = [str(one.message) for one in seen] + _use(db)
+        seen_here = [str(one.message) for one in seen] + live_with(db)
     (message,) = seen_here
     (aside,) = (one for one in path.parent.iterdir() if ".corrupt-" in one.name)
     assert f"moved to {aside}" in message
     assert aside.read_bytes() == damaged
-    assert _keys(path) == ["a", "b"]
+    assert stored_keys(path) == ["a", "b"]
 
 
 def test_a_file_that_is_damaged_while_in_use_is_replaced_for_all_who_use_it(path: pathlib.Path) -> None:
     with GuardedDb(path) as first, GuardedDb(path) as second:
-        assert _found(first, "old") == [OLD]
+        assert found(first, "old") == [OLD]
         with open(path, "r+b") as file:  # the same file: its inode stays
             file.write(b"\x5a" * path.stat().st_size)
-        (message,) = _use(second)
+        (message,) = live_with(second)
         assert "moved to" in message
-        assert len(_found(first, "a")) == 2
-        assert _store(first, "c")
-        assert _found(second, "c") == [find_record()]
+        assert len(found(first, "a")) == 2
+        assert store(first, "c")
+        assert found(second, "c") == [find_record()]
         assert first.fault is None
     assert len([one for one in os.listdir(path.parent) if one.endswith(".db")]) == 1
-    assert _keys(path) == ["a", "b", "c"]
+    assert stored_keys(path) == ["a", "b", "c"]
 
 
 def test_damage_that_was_only_seen_in_passing_moves_nothing(
@@ -308,8 +254,8 @@ def test_damage_that_was_only_seen_in_passing_moves_nothing(
     error = sqlite3.DatabaseError("database disk image is malformed")
     faults = Faults(monkeypatch, "SELECT p.key", error, times=2)
     with GuardedDb(path) as db:
-        assert _found(db, "old") == [OLD]
-        assert _use(db) == []
+        assert found(db, "old") == [OLD]
+        assert live_with(db) == []
     assert faults.raised == 2
     assert os.listdir(path.parent) == ["hipfind.db"]
 
@@ -319,10 +265,10 @@ def test_a_file_that_only_seems_damaged_every_time_is_left_alone(
 ) -> None:
     Faults(monkeypatch, "SELECT p.key", sqlite3.DatabaseError("database disk image is malformed"))
     with GuardedDb(path) as db:
-        (message,) = _use(db)
+        (message,) = live_with(db)
     assert "written when the file can be used again" in message
     monkeypatch.undo()
-    assert "old" in _keys(path)
+    assert "old" in stored_keys(path)
 
 
 _STATEMENTS = ["connect", "PRAGMA user_version", "SELECT p.key", "BEGIN IMMEDIATE", "INSERT INTO problems", "COMMIT"]
@@ -336,11 +282,11 @@ def test_any_error_at_any_statement_warns_once_and_results_stay(
 ) -> None:
     Faults(monkeypatch, statement, sqlite3.OperationalError(message))
     with GuardedDb(path) as db:
-        (warning,) = _use(db)
+        (warning,) = live_with(db)
         assert str(path) in warning
         assert message in warning
     monkeypatch.undo()
-    assert "old" in _keys(path)
+    assert "old" in stored_keys(path)
 
 
 @pytest.mark.parametrize("message", _PASSING)
@@ -350,13 +296,13 @@ def test_results_are_written_when_the_fault_has_passed(
     clock = Clock()
     faults = Faults(monkeypatch, "BEGIN IMMEDIATE", sqlite3.OperationalError(message))
     with GuardedDb(path, clock=clock) as db:
-        assert len(_use(db)) == 1
-        assert _found(db, "old") == [OLD], "reading goes on"
+        assert len(live_with(db)) == 1
+        assert found(db, "old") == [OLD], "reading goes on"
         faults.stop()
-        assert not _store(db, "c"), "not tried again at once"
+        assert not store(db, "c"), "not tried again at once"
         clock.now += FIRST_RETRY_S
-        assert _store(db, "d")
-        assert _keys(path) == ["a", "b", "c", "d", "old"]
+        assert store(db, "d")
+        assert stored_keys(path) == ["a", "b", "c", "d", "old"]
         assert not db.lookup("c", TARGET.key, ENVIRONMENT).trusted[0].in_memory
 
 
@@ -365,9 +311,9 @@ def test_results_are_written_at_the_end_when_the_fault_has_passed(
 ) -> None:
     faults = Faults(monkeypatch, "BEGIN IMMEDIATE", sqlite3.OperationalError("database is locked"))
     with GuardedDb(path) as db:
-        assert len(_use(db)) == 1
+        assert len(live_with(db)) == 1
         faults.stop()
-    assert _keys(path) == ["a", "b", "old"]
+    assert stored_keys(path) == ["a", "b", "old"]
 
 
 def test_a_fault_that_stays_is_met_less_and_less_often(path: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,7 +325,7 @@ def test_a_fault_that_stays_is_met_less_and_less_often(path: pathlib.Path, monke
         for minute in range(16):
             clock.now = 1000.0 + minute * FIRST_RETRY_S
             before = faults.raised
-            _store(db, f"p{minute}")
+            store(db, f"p{minute}")
             tries += [minute] * (faults.raised - before)
         assert tries == [0, 1, 3, 7, 15]
 
@@ -389,28 +335,28 @@ def test_a_lock_held_for_ever_by_another_process(path: pathlib.Path) -> None:
     holder.execute("PRAGMA journal_mode = DELETE")
     holder.execute("BEGIN EXCLUSIVE")
     with GuardedDb(path) as db:
-        (message,) = _use(db)
+        (message,) = live_with(db)
         assert "is locked by another process" in message
     holder.close()
-    assert _keys(path) == ["old"]
+    assert stored_keys(path) == ["old"]
 
 
 def test_a_full_disk(path: pathlib.Path) -> None:
     """A file that may not grow, by sqlite's own means; what fits is stored, the rest stays in memory."""
     with GuardedDb(path) as db:
-        _store(db, "first")
+        store(db, "first")
         assert db._file is not None
         db._file.read("PRAGMA max_page_count = 1")
         with pytest.warns(PerfDbWarning, match="full") as seen:
             for number in range(200):
-                _store(db, f"p{number}", find_record(detail="x" * 500))
+                store(db, f"p{number}", find_record(detail="x" * 500))
         assert len(seen) == 1
-        assert all(len(_found(db, f"p{number}")) == 1 for number in range(200))
-        assert _found(db, "old") == [OLD]
+        assert all(len(found(db, f"p{number}")) == 1 for number in range(200))
+        assert found(db, "old") == [OLD]
     connection = sqlite3.connect(path)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
-    assert {"first", "old"} <= set(_keys(path))
+    assert {"first", "old"} <= set(stored_keys(path))
 
 
 def test_a_warning_that_is_an_error_leaves_the_db_usable(path: pathlib.Path) -> None:
@@ -419,63 +365,5 @@ def test_a_warning_that_is_an_error_leaves_the_db_usable(path: pathlib.Path) -> 
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             with pytest.raises(PerfDbWarning):
-                _store(db, "a")
-        assert _found(db, "a") == [find_record()]
-
-
-# permissions ----------------------------------------------------------------------------------------------------------
-
-
-def _life(path: str | pathlib.Path) -> dict[str, Any]:
-    with GuardedDb(path) as db:
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            old = [one.solver_id for one in _found(db, "old")]
-        return {"old": old, "warnings": [str(one.message) for one in seen] + _use(db)}
-
-
-@pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o444, 0o777), (0o444, 0o555), (0o666, 0o555)])
-def test_a_read_only_db_is_read_and_new_results_stay_in_memory(
-    path: pathlib.Path, open_dir: pathlib.Path, file_mode: int, directory_mode: int
-) -> None:
-    mine = pathlib.Path(shutil.copy(path, open_dir))
-    mine.chmod(file_mode)
-    open_dir.chmod(directory_mode)
-    before = mine.read_bytes()
-    life = as_plain_user(lambda: _life(mine))
-    assert life["old"] == ["Old"]
-    (message,) = life["warnings"]
-    assert "it is still read" in message
-    assert mine.read_bytes() == before
-
-
-@pytest.mark.parametrize(("file_mode", "directory_mode"), [(0o000, 0o777), (0o666, 0o000), (0o200, 0o555)])
-def test_a_db_that_may_not_be_read_is_done_without(
-    path: pathlib.Path, open_dir: pathlib.Path, file_mode: int, directory_mode: int
-) -> None:
-    mine = pathlib.Path(shutil.copy(path, open_dir))
-    before = mine.read_bytes()
-    mine.chmod(file_mode)
-    open_dir.chmod(directory_mode)
-    life = as_plain_user(lambda: _life(mine))
-    assert life["old"] == []
-    (message,) = life["warnings"]
-    assert "permission" in message or "is read-only" in message
-    open_dir.chmod(0o777)
-    assert mine.read_bytes() == before
-
-
-def test_a_damaged_file_that_cannot_be_moved_is_done_without(open_dir: pathlib.Path) -> None:
-    mine = open_dir / "hipfind.db"
-    mine.write_bytes(b"junk" * 300)
-    open_dir.chmod(0o555)
-    life = as_plain_user(lambda: _life(mine))
-    assert len(life["warnings"]) == 1
-    assert mine.read_bytes() == b"junk" * 300
-
-
-def test_a_new_file_in_a_read_only_directory(open_dir: pathlib.Path) -> None:
-    open_dir.chmod(0o555)
-    life = as_plain_user(lambda: _life(open_dir / "sub" / "hipfind.db"))
-    assert len(life["warnings"]) == 1
-    assert os.listdir(open_dir) == []
+                store(db, "a")
+        assert found(db, "a") == [find_record()]
