@@ -24,6 +24,12 @@ LOGGED_3D = (
     "./bin/MIOpenDriver convfp16 -n 2 -c 4 --in_d 5 -H 5 -W 5 -k 8 --fil_d 4 -y 4 -x 4 --pad_d 0 -p 0 -q 0 "
     "--conv_stride_d 4 -u 4 -v 4 --dilation_d 1 -l 1 -j 1 --spatial_dim 3 -m conv -g 1 -F 2 -t 1"
 )
+LISTED = (
+    "./bin/MIOpenDriver convfp16 --batchsize 2 --spatial_dim 2 --pad_h 2 --pad_w 2 --pad_d 0 --conv_stride_h 1 "
+    "--conv_stride_w 1 --conv_stride_d 0 --dilation_h 1 --dilation_w 1 --dilation_d 0 --group_count 1 --mode conv "
+    "--pad_mode default --trans_output_pad_h 0 --trans_output_pad_w 0 --trans_output_pad_d 0 --out_layout NCHW "
+    "--in_d 1 --in_h 9 --in_w 9 --fil_d 1 --fil_h 5 --fil_w 5 --in_channels 4 --out_channels 6 --forw 4"
+)
 
 
 def as_hipfind(line: str) -> list[str]:
@@ -56,6 +62,12 @@ def test_a_logged_line_runs(cli: Cli, line: str) -> None:
         "bytesRead": sum(problem.tensor(role).nbytes for role in problem.inputs),
     }  # fmt: skip
     assert {name: int(stats[name]) for name in by_name} == by_name
+
+
+def test_a_line_of_a_list_of_layers_runs(cli: Cli) -> None:
+    (run,) = loaded(cli, *as_hipfind(LISTED), "-i", "1")
+    assert run["verified"] is True
+    assert run["problem"] == ConvProblem.from_driver_command(LISTED)[0].key()
 
 
 def test_the_second_run_answers_from_the_db(cli: Cli, db_path: Path) -> None:
