@@ -1,6 +1,6 @@
 # make demo                       the main job on one problem, measured on this machine
 # make test                       lint, types, layers and tests, with its own set-up
-# make test EXTRAS=torch,triton   the same with the tests that need those packages (what CI runs)
+# make test EXTRAS=torch,triton   the same with the tests that need those packages (CI adds host,cuda)
 # make docs                       write docs/settings.md and docs/cli.md again
 # make clean                      remove what the above made
 
