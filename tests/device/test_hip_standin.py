@@ -44,9 +44,17 @@ def test_hip_device(module: str) -> None:
     run_tests(f"tests/standin/{module}.py", devices=MODULES[module])
 
 
-def test_solvers_conform_on_the_hip_device() -> None:
+@pytest.mark.parametrize(
+    "selection",
+    [
+        ("tests/solvers/test_conformance.py", "-k", "buffers_held or cleared"),
+        ("tests/solvers/test_results.py", "-k", "legal_problem or one_output_position or pointwise or gemm_solver"),
+    ],
+    ids=["conformance", "results"],
+)
+def test_solvers_on_the_hip_device(selection: tuple[str, ...]) -> None:
     # An architecture with a small cache: the device writes twice its size before each measured run.
-    run_tests("tests/solvers/test_conformance.py", "--device", "hip", arch="gfx90a")
+    run_tests(*selection, "--device", "hip", arch="gfx90a")
 
 
 def script(text: str, **options: Any) -> Any:

@@ -40,7 +40,6 @@ RAISE = (
     "hiprtcCreateProgram",
     "hiprtcGetCode",
     "hiprtcGetCodeSize",
-    "hiprtcVersion",
 )
 """Calls whose failure the caller must hear of."""
 
@@ -67,6 +66,9 @@ TO_HIPBLAS = (
 """Without these a product is hipBLAS's."""
 
 TO_HIPBLASLT = ("hipblasCreate",)
+
+NO_KERNELS = ("hiprtcVersion",)
+"""Without these the device runs products only."""
 
 RELEASES = (
     "hipFree",
@@ -149,7 +151,7 @@ def test_the_list_of_calls_is_complete(control: Control, stream: int, cache: pat
     product(open_device(0), stream)
     gc.collect()
     called = {call for call in control.called() if control.calls(call) > before.get(call, 0)}
-    assert called == {*RAISE, *NO_GRAPH, *TO_HIPBLAS, *TO_HIPBLASLT, *RELEASES, *HIPBLAS, "kernel"}
+    assert called == {*RAISE, *NO_GRAPH, *TO_HIPBLAS, *TO_HIPBLASLT, *NO_KERNELS, *RELEASES, *HIPBLAS, "kernel"}
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["known status", "unknown status"])
@@ -198,6 +200,15 @@ def test_a_product_that_hipblaslt_fails_to_prepare_is_hipblass(
 def test_hipblaslt_does_without_hipblas(control: Control, stream: int, cache: pathlib.Path, call: str) -> None:
     control.fail(call, known_status(call)[0])
     assert everything(stream)
+
+
+@pytest.mark.parametrize("call", NO_KERNELS)
+def test_a_device_whose_compiler_fails_says_so_in_its_target(control: Control, stream: int, call: str) -> None:
+    control.fail(call, known_status(call)[0])
+    device = open_device(0)
+    assert not device.target.kernels
+    assert device.environment()["compiler"] == "none"
+    product(device, stream)
 
 
 @pytest.mark.parametrize("call", HIPBLAS)
