@@ -88,7 +88,7 @@ class CudaDriver(Driver):
         return self._properties
 
     def versions(self) -> dict[str, str]:
-        return {"driver": str(_call("cuDriverGetVersion")), "compiler": self.compiler_version()}
+        return {"driver": str(_call("cuDriverGetVersion"))}
 
     # memory ----------------------------------------------------------------------------------------------------------
 
@@ -188,7 +188,7 @@ def _properties(device: Any) -> GpuProperties:
     return GpuProperties(
         vendor="nvidia",
         arch=f"sm_{attribute('COMPUTE_CAPABILITY_MAJOR')}{attribute('COMPUTE_CAPABILITY_MINOR')}",
-        name=_call("cuDeviceGetName", 128, device).rstrip(b"\0").decode(),
+        name=_call("cuDeviceGetName", 128, device).split(b"\0")[0].decode(),
         compute_units=attribute("MULTIPROCESSOR_COUNT"),
         wave_size=attribute("WARP_SIZE"),
         lds_bytes=attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN"),

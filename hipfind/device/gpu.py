@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import logging
 import struct
 import threading
@@ -15,7 +16,13 @@ from hipfind.device.gpu_blas import GpuBlas
 from hipfind.device.gpu_driver import BLOCK, Driver
 from hipfind.device.gpu_target import target_of
 from hipfind.device.kernel_cache import digest, kernel_cache
-from hipfind.errors import ArrayError, DeviceError, KernelLaunchError, OutOfMemoryError
+from hipfind.errors import (
+    ArrayError,
+    CompileError,
+    DeviceError,
+    KernelLaunchError,
+    OutOfMemoryError,
+)
 from hipfind.kernels.spec import GemmSpec, KernelSpec
 
 _log = logging.getLogger("hipfind.device")
@@ -52,8 +59,10 @@ class GpuDevice(Device):
     def __init__(self, driver: Driver, make_blas: Callable[[GpuDevice], GpuBlas]) -> None:
         self.name = driver.name
         self.driver = driver
+        self._compiler = _compiler_version(driver)
         with driver.active():
-            self.target = target_of(driver.properties())
+            target = target_of(driver.properties())
+        self.target = dataclasses.replace(target, kernels=bool(self._compiler))
         self._make_blas = make_blas
         self._blas: GpuBlas | None = None
         self._functions: dict[KernelSpec, int] = {}
@@ -117,8 +126,8 @@ class GpuDevice(Device):
         with self._lock:
             function = self._functions.get(spec)
             if function is None:
-                options = self.driver.compiler_options(spec)
-                key = digest(self.driver.compiler_version(), *options, spec.content_hash)
+                compiler = self._compiler or self.driver.compiler_version()
+                key = digest(compiler, *self.driver.compiler_options(spec), spec.content_hash)
                 code = kernel_cache().get(key, lambda: self.driver.compile(spec)).code
                 with self.driver.active():
                     function = self._functions[spec] = self.driver.load_function(code, spec.entry)
@@ -217,12 +226,22 @@ class GpuDevice(Device):
 
     def environment(self) -> dict[str, str]:
         with self.driver.active():
-            facts = dict(self.driver.versions())
+            facts = self.driver.versions()
+        facts["compiler"] = self._compiler or "none"
         try:
             facts["blas"] = self.blas.version
         except DeviceError:
             facts["blas"] = "none"
         return facts
+
+
+def _compiler_version(driver: Driver) -> str:
+    """Empty where there is no compiler, or a broken one: then the device still multiplies."""
+    try:
+        return driver.compiler_version()
+    except CompileError as error:
+        _log.info("%s compiles no kernels: %s", driver.name, error)
+        return ""
 
 
 class _Launch:

@@ -62,7 +62,7 @@ class Driver(abc.ABC):
 
     @abc.abstractmethod
     def versions(self) -> dict[str, str]:
-        """Driver, runtime and compiler versions by name."""
+        """Driver and runtime versions by name."""
 
     # memory ----------------------------------------------------------------------------------------------------------
 

@@ -92,11 +92,7 @@ class HipDriver(Driver):
         return self._properties
 
     def versions(self) -> dict[str, str]:
-        return {
-            "driver": str(_call("hipDriverGetVersion")),
-            "runtime": str(_call("hipRuntimeGetVersion")),
-            "compiler": self.compiler_version(),
-        }
+        return {"driver": str(_call("hipDriverGetVersion")), "runtime": str(_call("hipRuntimeGetVersion"))}
 
     # memory ----------------------------------------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ import pytest
 from hipfind import settings
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_driver import BLOCK
-from hipfind.errors import ArrayError, DeviceError, KernelLaunchError, OutOfMemoryError
+from hipfind.errors import ArrayError, CompileError, DeviceError, KernelLaunchError, OutOfMemoryError
 from hipfind.kernels.spec import GemmSpec, KernelSpec
 from hipfind.problem.dtypes import DType
 from tests.helpers.fake_driver import FakeDriver
@@ -88,13 +88,11 @@ def test_compiled_code_is_kept_on_disk_for_the_next_process(device, driver):
 @pytest.mark.parametrize("change", ["compiler", "options", "defines"])
 def test_other_code_is_compiled_again(device, driver, change):
     device.prepare_kernel(CAST, (), 10)
-    other = FakeDriver(1)
+    other = FakeDriver(1, compiler="fake 2" if change == "compiler" else "fake 1")
     spec = CAST
-    if change == "compiler":
-        other.compiler = "fake 2"
-    elif change == "options":
+    if change == "options":
         other.options = ["-O2"]
-    else:
+    elif change == "defines":
         spec = KernelSpec("cast.hip", "cast_from_fp32", (("ELEM", "fp16"),))
     GpuDevice(other, no_blas).prepare_kernel(spec, (), 10)
     assert other.compiled == [spec]
@@ -138,10 +136,14 @@ def test_a_kernel_that_failed_while_running_is_told_apart(device, driver):
     assert not isinstance(caught.value, KernelLaunchError)
 
 
+def clear(device, memory):
+    device.set_bytes(memory.address, memory.nbytes, 0)
+
+
 CALLS = {
     "allocate": lambda device: device.allocate(100),
     "copies": lambda device: device.as_numpy(device.allocate(4), np.float32, (1,)),
-    "set_bytes": lambda device: device.set_bytes(device.allocate(4).address, 4, 0),
+    "set_bytes": lambda device: clear(device, device.allocate(4)),
     "launch": lambda device: device.prepare_kernel(CAST, (), 5)([1, 2], 0),
     "synchronize": lambda device: device.synchronize(),
     "time_ms": lambda device: device.time_ms(lambda: None),
@@ -303,3 +305,12 @@ def test_environment_tells_versions_and_a_missing_blas(device):
     assert device.environment() == {"driver": "1", "compiler": "fake 1", "blas": "none"}
     with pytest.raises(DeviceError, match="no BLAS here"):
         device.prepare_gemm(GemmSpec(1, 1, 1, DType.FP32, DType.FP32, 1, 1, 1))
+
+
+def test_a_gpu_without_a_compiler_says_so_and_still_multiplies(cache):
+    device = GpuDevice(FakeDriver(compiler=""), no_blas)
+    assert not device.target.kernels
+    assert device.environment()["compiler"] == "none"
+    with pytest.raises(CompileError, match="no compiler here"):
+        device.prepare_kernel(CAST, (), 10)
+    clear(device, device.allocate(4))

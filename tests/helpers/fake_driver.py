@@ -8,6 +8,7 @@ import struct
 import threading
 
 from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error
+from hipfind.errors import CompilerNotFoundError
 from hipfind.kernels.spec import KernelSpec
 
 MI300X = GpuProperties("amd", "gfx942", "MI300X", 304, 64, 65536, 2100, 4 << 20, 192 << 30, 0.0)
@@ -28,12 +29,18 @@ class FakeDriver(Driver):
 
     launch_end = 3
 
-    def __init__(self, ordinal: int = 0, properties: GpuProperties = MI300X, memory_bytes: int = 1 << 30) -> None:
+    def __init__(
+        self,
+        ordinal: int = 0,
+        properties: GpuProperties = MI300X,
+        memory_bytes: int = 1 << 30,
+        compiler: str = "fake 1",
+    ) -> None:
         self.name = f"fake:{ordinal}"
         self.ordinal = ordinal
         self.reported = properties
         self.memory_bytes = memory_bytes
-        self.compiler = "fake 1"
+        self.compiler = compiler
         self.options = ["-O3"]
         self.used = 0
         self.launches: list[Launch] = []
@@ -78,7 +85,7 @@ class FakeDriver(Driver):
         return self.reported
 
     def versions(self) -> dict[str, str]:
-        return {"driver": "1", "compiler": self.compiler_version()}
+        return {"driver": "1"}
 
     def allocate(self, nbytes: int) -> int:
         self._call("allocate")
@@ -114,10 +121,14 @@ class FakeDriver(Driver):
         ctypes.memset(address, value, nbytes)
 
     def compile(self, spec: KernelSpec) -> bytes:
+        if not self.compiler:
+            raise CompilerNotFoundError("no compiler here")
         self.compiled.append(spec)
         return b"code of " + spec.entry.encode()
 
     def compiler_version(self) -> str:
+        if not self.compiler:
+            raise CompilerNotFoundError("no compiler here")
         return self.compiler
 
     def compiler_options(self, spec: KernelSpec) -> list[str]:
