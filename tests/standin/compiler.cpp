@@ -144,14 +144,19 @@ std::string kernel_table(const std::string& text) {
     return table + "{nullptr, 0, 0, nullptr, nullptr}};\n";
 }
 
+void replace(std::string& text, const std::string& old, const std::string& by) {
+    for (size_t at = text.find(old); at != std::string::npos; at = text.find(old, at + by.size()))
+        text.replace(at, old.size(), by);
+}
+
 // A preprocessed text with what launches its kernels. Shared memory becomes variables of a section of their own.
 std::string host_text(std::string text) {
-    static const std::string shared = "__attribute__((shared))";
-    static const std::string section = "__attribute__((section(\"standin_shared\"))) static";
-    for (size_t at = text.find(shared); at != std::string::npos; at = text.find(shared, at + section.size()))
-        text.replace(at, shared.size(), section);
-    const bool barriers = text.find("standin_barrier()") != std::string::npos;
+    static const std::string limit = "__attribute__((amdgpu_flat_work_group_size(";
     const std::string table = kernel_table(text);
+    const bool barriers = text.find("standin_barrier()") != std::string::npos;
+    replace(text, "__attribute__((shared))", "__attribute__((section(\"standin_shared\"))) static");
+    for (size_t at = text.find(limit); at != std::string::npos; at = text.find(limit))  // clang refuses it on a host
+        text.erase(at, text.find(")))", at) + 3 - at);
     return text + (barriers ? "\n#define STANDIN_BARRIERS" : "") + "\n#include \"" + own_folder() + "/launch.h\"\n" + table;
 }
 
