@@ -21,7 +21,20 @@ def loaded_by(module: str, home: Path) -> list[str]:
 def test_importing_the_package_loads_no_vendor_and_no_command_line(tmp_path: Path) -> None:
     loaded = loaded_by("hipfind", tmp_path)
     assert [name for name in loaded if name.partition(".")[0] in FORBIDDEN] == []
-    assert "hipfind.find.api" in loaded
+
+
+def test_using_the_host_loads_no_vendor_and_no_command_line(tmp_path: Path) -> None:
+    use = "import json, sys, hipfind as hf; hf.immediate(hf.ConvProblem.create('fwd', (1, 2, 4, 4), (3, 2, 2, 2)), device='host'); "
+    done = run_python(["-c", use + "print(json.dumps(sorted(sys.modules)))"], tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert [name for name in json.loads(done.stdout) if name.partition(".")[0] in FORBIDDEN] == []
+
+
+def test_find_is_the_function_whatever_was_imported_before(tmp_path: Path) -> None:
+    """The package has a subpackage of the same name."""
+    for first in ("import hipfind.find.engine", "from hipfind.find import engine", "import hipfind.cli.main"):
+        check = f"{first}; import hipfind as hf; print(callable(hf.find), hf.find.__name__)"
+        assert run_python(["-c", check], tmp_path).stdout.strip() == "True find"
 
 
 def test_importing_the_command_line_loads_no_vendor(tmp_path: Path) -> None:

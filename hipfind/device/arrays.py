@@ -122,6 +122,15 @@ def _check(ref: ArrayRef, descriptor: TensorDescriptor, role: str) -> None:
         )
 
 
+def device_of(array: Any) -> str:
+    """Name of the device that an array lies on, "" for one that does not tell."""
+    if isinstance(array, np.ndarray) or hasattr(array, "__array_interface__"):
+        return HOST
+    if _is_torch(array):
+        return HOST if array.device.type == "cpu" else _gpu_name(array)
+    return gpu_arrays.dlpack_device(array)
+
+
 def current_stream(array: Any) -> int:
     """The stream on which the array's library queues its work now; 0 for the default one and for the host."""
     if not _is_torch(array):

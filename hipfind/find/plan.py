@@ -18,7 +18,7 @@ from hipfind.errors import (
 )
 from hipfind.find.engine import find
 from hipfind.find.immediate import answer
-from hipfind.find.report import Choice
+from hipfind.find.report import Choice, Source
 from hipfind.find.session import Session
 from hipfind.invokers.invoker import Invoker, build
 from hipfind.problem.base import Problem
@@ -119,17 +119,24 @@ def make_plan(
 ) -> Plan:
     """Plan with the best known solution: immediate mode's first choice that builds, or a Find's winner with ``mode``.
 
-    ``solver`` forces one by id. Plans are kept per session. Raises NoSolutionError, NotApplicableError,
-    UnknownSolverError.
+    ``solver`` forces one by id. Built plans are kept by session; a new answer for the problem makes a new plan. Raises
+    NoSolutionError, NotApplicableError, UnknownSolverError.
     """
-    key = (problem, solver, workspace_limit)
-    if mode is None:
-        kept: Plan | None = session.plans.get(key)
-        if kept is not None:
-            return kept
-    made = _build_first(problem, session, _choices(problem, session, mode, solver, workspace_limit))
-    session.plans.put(key, made)
-    return made
+    failures: list[str] = []
+    for choice in _choices(problem, session, mode, solver, workspace_limit):
+        key = (problem, choice)
+        plan: Plan | None = session.plans.get(key)
+        if plan is None:
+            try:
+                plan = _build(problem, session, choice)
+            except (CompileError, DeviceError) as error:
+                _log.warning("%s does not build and is passed over: %s", choice.solver_id, error)
+                failures.append(f"{choice.solver_id}: {error}")
+                continue
+            session.plans.put(key, plan)
+        return plan
+    reason = "; ".join(failures) or "no solver applies (hipfind explain shows each one's reason)"
+    raise NoSolutionError(f"no solution for this problem on {session.device.name}: {reason}", got=problem.key())
 
 
 def _choices(
@@ -147,25 +154,13 @@ def _choices(
     known = [one for one in answer(problem, session).choices if one.solver_id == solver]
     if known:
         return known
-    from hipfind.find.report import Source
-
     workspace = forced.GetWorkspaceSize(target, canonical)
     return [Choice(solver, forced.GetExpectedTime(target, canonical), workspace, Source.WTI)]
 
 
-def _build_first(problem: Problem, session: Session, choices: Sequence[Choice]) -> Plan:
+def _build(problem: Problem, session: Session, choice: Choice) -> Plan:
     canonical = problem.canonical()
-    failures: list[str] = []
-    for choice in choices:
-        solver = session.registry.get(choice.solver_id)
-        solution = solver.GetSolution(session.device.target, canonical)
-        try:
-            invoker = build(solution, session.device, canonical.roles)
-        except (CompileError, DeviceError) as error:
-            _log.warning("%s does not build and is passed over: %s", choice.solver_id, error)
-            failures.append(f"{choice.solver_id}: {error}")
-            continue
-        _log.info("plan problem=%s solver=%s source=%s", problem.key(), choice.solver_id, choice.source.value)
-        return Plan(problem, session, choice, invoker)
-    reason = "; ".join(failures) or "no solver applies (hipfind explain shows each one's reason)"
-    raise NoSolutionError(f"no solution for this problem on {session.device.name}: {reason}", got=problem.key())
+    solution = session.registry.get(choice.solver_id).GetSolution(session.device.target, canonical)
+    invoker = build(solution, session.device, canonical.roles)
+    _log.info("plan problem=%s solver=%s source=%s", problem.key(), choice.solver_id, choice.source.value)
+    return Plan(problem, session, choice, invoker)

@@ -155,6 +155,14 @@ class ConvProblem:
 
         return parse_command(command).problems()
 
+    def __hash__(self) -> int:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> int:
+        """Computed once: look-ups by problem are on the path of every call."""
+        return hash(tuple(getattr(self, field.name) for field in dataclasses.fields(self) if field.compare))
+
     # what Problem asks for ------------------------------------------------------------------------------------------
 
     @property

@@ -247,3 +247,16 @@ def test_a_workspace_limit_chooses_what_fits() -> None:
     assert "GemmFwdRest" in [choice.solver_id for choice in hf.immediate(problem)]
     assert "GemmFwdRest" not in [choice.solver_id for choice in hf.immediate(problem, workspace_limit=0)]
     assert hf.plan(problem, workspace_limit=0).workspace_bytes == 0
+
+
+def test_a_plan_follows_a_newer_answer() -> None:
+    """A plan made by estimate gives way to the winner of a Find, without a new process."""
+    problem = hf.ConvProblem.create("fwd", **IM2COL)
+    x, w = (np.ones(tensor.lengths, np.float32) for tensor in (problem.x, problem.w))
+    hf.conv(x, w, pad=1)
+    report = hf.find(problem)
+    assert report.best is not None
+    plan = hf.plan(problem)
+    assert (plan.solver_id, plan.choice.source) == (report.best.solver_id, hf.Source.USER_DB)
+    with settings.override(disable_solver=report.best.solver_id):
+        assert hf.plan(problem).solver_id != report.best.solver_id
