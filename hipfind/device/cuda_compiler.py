@@ -6,9 +6,8 @@ from typing import Any
 
 from cuda.bindings import nvrtc
 
-from hipfind.device.gpu_driver import BLOCK
 from hipfind.errors import CompileError, CompilerNotFoundError
-from hipfind.kernels.spec import HIP_SOURCES, PORTABLE_HEADER, KernelSpec
+from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
 
 
 def version() -> str:
@@ -25,8 +24,9 @@ def options(spec: KernelSpec, arch: str) -> list[str]:
 
 def compile_kernel(spec: KernelSpec, arch: str) -> bytes:
     """The cubin of ``spec`` for ``arch``. Raises CompileError with the log, CompilerNotFoundError."""
-    source, header = ((HIP_SOURCES / name).read_bytes() for name in (spec.source, PORTABLE_HEADER))
-    program = _call("nvrtcCreateProgram", source, spec.source.encode(), 1, [header], [PORTABLE_HEADER.encode()])
+    source, *headers = ((HIP_SOURCES / name).read_bytes() for name in (spec.source, *spec.headers))
+    names = [name.encode() for name in spec.headers]
+    program = _call("nvrtcCreateProgram", source, spec.source.encode(), len(headers), headers, names)
     try:
         arguments = options(spec, arch)
         (status,) = nvrtc.nvrtcCompileProgram(program, len(arguments), [text.encode() for text in arguments])

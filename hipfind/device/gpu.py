@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from hipfind.device.base import Array, Device, Memory, RunGemm, RunKernel
 from hipfind.device.gpu_blas import GpuBlas
-from hipfind.device.gpu_driver import BLOCK, Driver
+from hipfind.device.gpu_driver import Driver
 from hipfind.device.gpu_target import target_of
 from hipfind.device.kernel_cache import digest, kernel_cache
 from hipfind.errors import (
@@ -23,7 +23,7 @@ from hipfind.errors import (
     KernelLaunchError,
     OutOfMemoryError,
 )
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import BLOCK, GemmSpec, KernelSpec
 
 _log = logging.getLogger("hipfind.device")
 

@@ -14,8 +14,6 @@ from typing import NoReturn
 from hipfind.errors import DeviceError, KernelLaunchError, OutOfMemoryError
 from hipfind.kernels.spec import KernelSpec
 
-BLOCK = 256
-"""Threads of a block of the portable kernels (HF_BLOCK)."""
 _OUT_OF_MEMORY = 2
 _KERNEL_FAULTS = frozenset({700, 701, 702, 710, 714, 715, 716, 717, 718, 719, 720})
 """Illegal access, launch out of resources, time-out, assertion, ... The runtimes of both vendors use these numbers."""

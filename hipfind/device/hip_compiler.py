@@ -7,9 +7,8 @@ from typing import Any
 
 from rocm.bindings import hiprtc
 
-from hipfind.device.gpu_driver import BLOCK
 from hipfind.errors import CompileError, CompilerNotFoundError
-from hipfind.kernels.spec import HIP_SOURCES, PORTABLE_HEADER, KernelSpec
+from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
 
 
 def version() -> str:
@@ -26,8 +25,8 @@ def options(spec: KernelSpec, arch: str) -> list[str]:
 
 def compile_kernel(spec: KernelSpec, arch: str) -> bytes:
     """The code object of ``spec`` for ``arch``. Raises CompileError with the log, CompilerNotFoundError."""
-    source, header = ((HIP_SOURCES / name).read_text() for name in (spec.source, PORTABLE_HEADER))
-    program = _call("hiprtcCreateProgram", source, spec.source, 1, [header], [PORTABLE_HEADER])
+    source, *headers = ((HIP_SOURCES / name).read_text() for name in (spec.source, *spec.headers))
+    program = _call("hiprtcCreateProgram", source, spec.source, len(headers), headers, list(spec.headers))
     try:
         arguments = options(spec, arch)
         status, *_ = _answer("hiprtcCompileProgram", program, len(arguments), arguments)

@@ -6,11 +6,15 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
+import re
 
 from hipfind.problem.dtypes import DType
 
 HIP_SOURCES = pathlib.Path(__file__).parent / "hip"
 PORTABLE_HEADER = "portable.h"
+BLOCK = 256
+"""Threads of a block on a GPU: the members of a group. A launch of groups has so many items each; one on the host."""
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,10 +30,21 @@ class KernelSpec:
     defines: tuple[tuple[str, str], ...] = ()
 
     @functools.cached_property
+    def headers(self) -> tuple[str, ...]:
+        """File names of all headers that the source includes, directly or through another, under kernels/hip."""
+        found: dict[str, None] = {}
+        waiting = [self.source]
+        while waiting:
+            names = _INCLUDE.findall((HIP_SOURCES / waiting.pop()).read_text())
+            waiting += [name for name in names if name not in found]
+            found.update(dict.fromkeys(names))
+        return tuple(found)
+
+    @functools.cached_property
     def content_hash(self) -> str:
-        """SHA-256 over the source, the portable header, the entry and the definitions: the identity of the code."""
+        """SHA-256 over the source, its headers, the entry and the definitions: the identity of the code."""
         digest = hashlib.sha256()
-        for name in (PORTABLE_HEADER, self.source):
+        for name in (*self.headers, self.source):
             digest.update((HIP_SOURCES / name).read_bytes())
         digest.update(repr((self.entry, self.defines)).encode())
         return digest.hexdigest()

@@ -11,9 +11,8 @@ import pytest
 
 from hipfind import settings
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_driver import BLOCK
 from hipfind.errors import ArrayError, CompileError, DeviceError, KernelLaunchError, OutOfMemoryError
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import BLOCK, GemmSpec, KernelSpec
 from hipfind.problem.dtypes import DType
 from tests.helpers.fake_driver import FakeDriver
 
