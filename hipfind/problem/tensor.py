@@ -6,6 +6,7 @@ Lengths are always in logical order ``N, C, [D,] H, W``; the layout lives in the
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -90,18 +91,13 @@ class TensorDescriptor:
     @classmethod
     def of(cls, array: Any) -> TensorDescriptor:
         """Descriptor of a numpy, cupy or torch array as it lies in memory, without touching its data."""
-        dtype = DType.parse(array.dtype)
-        lengths = tuple(int(length) for length in array.shape)
-        raw = array.stride() if callable(getattr(array, "stride", None)) else getattr(array, "strides", None)
-        in_bytes = not callable(getattr(array, "stride", None))
-        if raw is None:
-            return cls.packed(lengths, dtype)
-        unit = dtype.itemsize if in_bytes else 1
-        if any(length > 1 and stride % unit for length, stride in zip(lengths, raw, strict=True)):
-            raise ProblemError(
-                "strides must be whole elements", got=f"{tuple(raw)} bytes of {dtype.value}", remedy="copy the array"
-            )
-        return cls(dtype, lengths, tuple(int(stride) // unit for stride in raw))
+        stride = getattr(array, "stride", None)  # torch's, in elements
+        if callable(stride):
+            return _described(array.dtype, tuple(array.shape), tuple(stride()), in_bytes=False)
+        strides = getattr(array, "strides", None)
+        if strides is None:
+            return cls.packed(tuple(array.shape), array.dtype)
+        return _described(array.dtype, tuple(array.shape), tuple(strides), in_bytes=True)
 
     @property
     def ndim_spatial(self) -> int:
@@ -173,3 +169,15 @@ def joint_layouts(*tensors: TensorDescriptor) -> tuple[str, ...]:
         if all(name in names for names in each):
             return (name,) * len(tensors)
     return tuple(names[0] if names else "" for names in each)
+
+
+@functools.lru_cache(4096)
+def _described(dtype: object, shape: tuple[int, ...], strides: tuple[int, ...], in_bytes: bool) -> TensorDescriptor:
+    """Descriptor of an array of this look. Kept: it is asked for on every one-shot call."""
+    parsed = DType.parse(dtype)
+    unit = parsed.itemsize if in_bytes else 1
+    if any(length > 1 and stride % unit for length, stride in zip(shape, strides, strict=True)):
+        raise ProblemError(
+            "strides must be whole elements", got=f"{strides} bytes of {parsed.value}", remedy="copy the array"
+        )
+    return TensorDescriptor(parsed, tuple(map(int, shape)), tuple(int(stride) // unit for stride in strides))
