@@ -72,7 +72,9 @@ def _enums() -> str:
 
 @functools.cache
 def build() -> pathlib.Path:
-    """Folder of the built libraries. Made once a set of sources and compiler, whoever comes first."""
+    """Folder of the built libraries. Made once for a set of sources and a compiler, by whoever comes first."""
+    import fcntl  # not there on Windows, of which missing() knows
+
     enums = _enums()
     digest = hashlib.sha256(repr(_compiler()).encode() + enums.encode())
     for path in sorted(SOURCES.iterdir()):
@@ -81,13 +83,12 @@ def build() -> pathlib.Path:
     root = pathlib.Path(tempfile.gettempdir()) / f"hipfind-standin-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     folder = root / digest.hexdigest()[:16]
-    if not folder.exists():
-        work = pathlib.Path(tempfile.mkdtemp(dir=root))
-        _build_in(work, enums)
-        try:
+    with (root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other processes wait for the one that builds
+        if not folder.exists():
+            work = pathlib.Path(tempfile.mkdtemp(dir=root))
+            _build_in(work, enums)
             work.rename(folder)
-        except OSError:  # another process was faster
-            shutil.rmtree(work)
     return folder
 
 
