@@ -15,6 +15,8 @@ from tests.helpers.fake_driver import FakeDriver
 def forget(monkeypatch):
     monkeypatch.setattr(devices, "_open", {})
     monkeypatch.setattr(devices, "_default", None)
+    with settings.override(device=""):
+        yield
 
 
 @pytest.fixture
