@@ -24,8 +24,9 @@ def test_importing_the_package_loads_no_vendor_and_no_command_line(tmp_path: Pat
 
 
 def test_using_the_host_loads_no_vendor_and_no_command_line(tmp_path: Path) -> None:
-    use = "import json, sys, hipfind as hf; hf.immediate(hf.ConvProblem.create('fwd', (1, 2, 4, 4), (3, 2, 2, 2)), device='host'); "
-    done = run_python(["-c", use + "print(json.dumps(sorted(sys.modules)))"], tmp_path)
+    problem = "hf.ConvProblem.create('fwd', (1, 2, 4, 4), (3, 2, 2, 2))"
+    use = f"import json, sys, hipfind as hf; hf.immediate({problem}, device='host')"
+    done = run_python(["-c", f"{use}; print(json.dumps(sorted(sys.modules)))"], tmp_path)
     assert done.returncode == 0, done.stderr
     assert [name for name in json.loads(done.stdout) if name.partition(".")[0] in FORBIDDEN] == []
 

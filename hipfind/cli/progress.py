@@ -22,19 +22,19 @@ def find_progress() -> Iterator[OnProgress | None]:
     from rich.console import Console
 
     bar = bars.Progress(
-        bars.SpinnerColumn(),
         bars.TextColumn("{task.description}"),
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
         console=Console(file=sys.stderr),
         transient=True,
+        auto_refresh=False,  # a thread that draws would disturb what is being timed
     )
     with bar:
         task = bar.add_task("starting", total=None)
 
         def show(step: Progress) -> None:
             description = f"{_VERBS.get(step.stage, step.stage)} {step.solver_id}"
-            bar.update(task, description=description, completed=step.done, total=step.total)
+            bar.update(task, description=description, completed=step.done, total=step.total, refresh=True)
 
         yield show
