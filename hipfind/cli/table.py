@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import click
 
 _GAP = 2
-_WRAP_LEAST = 40
+_WRAP_LEAST = 32
 """Fewest characters that a wrapping column gets before other columns are left out."""
 
 
