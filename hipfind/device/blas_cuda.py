@@ -10,7 +10,7 @@ from nvmath import CudaDataType
 from nvmath.bindings import cublas, cublasLt
 
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, LtBlas, Matrix, Product, Scalars
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, LtBlas, Matrix, Product, Scalars
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
@@ -121,7 +121,8 @@ class CublasLt(LtBlas):
                 c_layout, algorithm.handle, workspace, algorithm.workspace_bytes, stream,
             )  # fmt: skip
         except cublasLt.cuBLASLtError as error:
-            raise DeviceError("cublasLtMatmul failed", got=str(error)) from error
+            kind = AlgorithmRefused if error.status == _NOT_SUPPORTED else DeviceError
+            raise kind("cublasLtMatmul failed", got=str(error)) from error
 
 
 def _set(setter: str, target: int, attribute: int, value: Any) -> None:

@@ -11,7 +11,7 @@ from rocm.bindings import hip, hipblas, hipblaslt
 
 from hipfind.device.base import RunGemm
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, GpuBlas, LtBlas, Product, Scalars, column_major
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, Product, Scalars, column_major
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
@@ -138,10 +138,14 @@ class HipblasLt(LtBlas):
     ) -> None:
         operation, a_layout, b_layout, c_layout = descriptors
         a, b, c = operands
-        _call(
+        status, *_ = _answer(
             hipblaslt, "hipblasLtMatmul", self._handle, operation, scalars.alpha, a, a_layout, b, b_layout,
             scalars.beta, c, c_layout, c, c_layout, algorithm.handle, workspace, algorithm.workspace_bytes, stream,
         )  # fmt: skip
+        if status == hipblas.hipblasStatus_t.HIPBLAS_STATUS_NOT_SUPPORTED:
+            raise AlgorithmRefused("hipblasLtMatmul failed", got=f"{status.name} ({int(status)})")
+        if status:
+            _fail("hipblasLtMatmul", status)
 
 
 class Hipblas(GpuBlas):

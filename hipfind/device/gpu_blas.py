@@ -132,16 +132,21 @@ class Algorithm:
     owner: Any = dataclasses.field(repr=False, compare=False, default=None)
 
 
+class AlgorithmRefused(DeviceError):
+    """The library does not compute this product with the algorithm that it ranked."""
+
+
 class LtBlas(GpuBlas):
     """A library of the "Lt" kind: descriptors, a list of algorithms for a workspace budget, and one call to multiply.
 
-    The first algorithm of the library's own ranking is taken, for the alignment that the operands turn out to have.
+    The first algorithm of the library's own ranking is taken, for the alignment that the operands turn out to have; one
+    that the library ranks and then refuses is passed over.
     """
 
     def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._workspaces: dict[tuple[int, int], Memory] = {}
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
 
     @abc.abstractmethod
     def describe(self, product: Product) -> tuple[Any, ...]:
@@ -166,7 +171,10 @@ class LtBlas(GpuBlas):
         workspace: int,
         stream: int,
     ) -> None:
-        """Queue the product; ``operands`` are the addresses of the library's A, B and C. The device is current."""
+        """Queue the product; ``operands`` are the addresses of the library's A, B and C. The device is current.
+
+        Raises AlgorithmRefused where the library says that it does not support this.
+        """
 
     def make_product(self, spec: GemmSpec) -> RunGemm:
         product = _LtProduct(self, spec)
@@ -182,7 +190,7 @@ class LtBlas(GpuBlas):
         key = (stream, threading.get_ident() if stream == _PER_THREAD_STREAM else 0)
         memory = self._workspaces.get(key)
         if memory is None:
-            with self._lock:
+            with self.lock:
                 memory = self._workspaces.get(key)
                 if memory is None:
                     memory = self._workspaces[key] = self.device.allocate(WORKSPACE_BYTES)
@@ -198,28 +206,42 @@ class _LtProduct:
         self._scalars = Scalars(spec)
         self._descriptors = blas.describe(column_major(spec))
         self._chosen: dict[int, Algorithm] = {}
+        self._refused: dict[int, int] = {}
         weakref.finalize(self, type(blas).release, self._descriptors).atexit = False
 
     def algorithms(self, budget: int, alignment: int, count: int) -> list[Algorithm]:
         return self._blas.rank(self._descriptors, budget, alignment, count)
 
     def choose(self, alignment: int) -> Algorithm:
-        ranked = self.algorithms(WORKSPACE_BYTES, alignment, 1)
-        if not ranked:
+        """The best algorithm for operands of this alignment that was not refused."""
+        passed_over = self._refused.get(alignment, 0)
+        ranked = self.algorithms(WORKSPACE_BYTES, alignment, passed_over + 1)
+        if len(ranked) <= passed_over:
             got = f"{self._spec}, operands aligned to {alignment} bytes"
             raise DeviceError(f"the BLAS of {self._blas.device.name} has no algorithm for this product", got=got)
-        self._chosen[alignment] = ranked[0]
-        return ranked[0]
+        self._chosen[alignment] = ranked[passed_over]
+        return ranked[passed_over]
 
     def __call__(self, a: int, b: int, c: int, stream: int) -> None:
         blas = self._blas
         blas.device.check_stream(stream)
         bits = a | b | c | ALIGNMENT
         alignment = bits & -bits
-        algorithm = self._chosen.get(alignment) or self.choose(alignment)
-        workspace = blas.workspace(stream) if algorithm.workspace_bytes else 0
-        with blas.driver.active():
-            blas.multiply(self._descriptors, self._scalars, (b, a, c), algorithm, workspace, stream)
+        while True:
+            algorithm = self._chosen.get(alignment) or self.choose(alignment)
+            workspace = blas.workspace(stream) if algorithm.workspace_bytes else 0
+            try:
+                with blas.driver.active():
+                    blas.multiply(self._descriptors, self._scalars, (b, a, c), algorithm, workspace, stream)
+                return
+            except AlgorithmRefused:
+                self._pass_over(alignment, algorithm)
+
+    def _pass_over(self, alignment: int, algorithm: Algorithm) -> None:
+        with self._blas.lock:
+            if self._chosen.get(alignment) is algorithm:  # else another thread has done it
+                del self._chosen[alignment]
+                self._refused[alignment] = self._refused.get(alignment, 0) + 1
 
 
 def _nothing(a: int, b: int, c: int, stream: int) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import ALIGNMENT, WORKSPACE_BYTES, Algorithm, LtBlas, column_major
+from hipfind.device.gpu_blas import ALIGNMENT, WORKSPACE_BYTES, Algorithm, AlgorithmRefused, LtBlas, column_major
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
@@ -32,6 +32,7 @@ class FakeLt(LtBlas):
         self.released = []
         self.supported = {256, 128, 64, 32, 16, 8}
         self.workspace_bytes = 0
+        self.refused = set()  # algorithms that are ranked, but that multiply does not take
 
     def describe(self, product):
         for matrix in (product.a, product.b, product.c):
@@ -55,6 +56,8 @@ class FakeLt(LtBlas):
     def multiply(self, descriptors, scalars, operands, algorithm, workspace, stream):
         assert FakeDriver.current() == self.driver.ordinal
         product, _ = descriptors
+        if algorithm.handle in self.refused:
+            raise AlgorithmRefused("not supported", got=algorithm.handle)
         self.multiplied.append((algorithm, workspace, stream))
         kind = ctypes.c_double if product.a.dtype is DType.FP64 else ctypes.c_float
         alpha, beta = (kind.from_address(place).value for place in (scalars.alpha, scalars.beta))
@@ -174,6 +177,19 @@ def test_the_algorithm_fits_the_operands_alignment(blas):
     other = blas.prepare(spec_of(2, 2, 3))
     with pytest.raises(DeviceError, match=r"no algorithm for this product.*aligned to 8 bytes"):
         other(base + 8, base, base + 512, 0)
+
+
+def test_an_algorithm_that_is_ranked_and_then_refused_is_passed_over(blas):
+    blas.refused = {0, 1}
+    a, b, c = np.ones((2, 4), np.float32), np.ones((4, 3), np.float32), np.full((2, 3), np.nan, np.float32)
+    run = blas.prepare(spec_of(2, 3, 4, DType.FP32))
+    for _ in range(2):
+        run(a.ctypes.data, b.ctypes.data, c.ctypes.data, 0)
+        assert (c == 4).all()
+    assert [algorithm.handle for algorithm, _, _ in blas.multiplied] == [2, 2]
+    blas.refused = {0, 1, 2}
+    with pytest.raises(DeviceError, match="no algorithm for this product"):
+        run(a.ctypes.data, b.ctypes.data, c.ctypes.data, 0)
 
 
 def test_what_the_library_cannot_do_is_said_when_preparing(blas):
