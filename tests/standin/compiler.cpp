@@ -157,7 +157,8 @@ std::string host_text(std::string text) {
     replace(text, "__attribute__((shared))", "__attribute__((section(\"standin_shared\"))) static");
     for (size_t at = text.find(limit); at != std::string::npos; at = text.find(limit))  // clang refuses it on a host
         text.erase(at, text.find(")))", at) + 3 - at);
-    return text + (barriers ? "\n#define STANDIN_BARRIERS" : "") + "\n#include \"" + own_folder() + "/launch.h\"\n" + table;
+    const std::string mode = barriers ? "\n#define STANDIN_BARRIERS" : "";
+    return text + mode + "\n#include \"" + own_folder() + "/launch.h\"\n" + table;
 }
 
 std::string code_object(const std::string& code, const std::string& arch) {
@@ -184,7 +185,8 @@ int compile(Program& program, int count, const char* const* options) {
     bool compiled = run(words, messages);
     if (compiled) {
         write(source, host_text(read(text)));
-        words = {"-shared", "-fPIC", "-O2", "-g0", "-fno-exceptions", "-fno-rtti", "-Wno-attributes", "-o", code, source};
+        words = {"-shared", "-fPIC", "-O2", "-g0", "-fno-exceptions", "-fno-rtti", "-U_FORTIFY_SOURCE"};
+        words.insert(words.end(), {"-Wno-attributes", "-o", code, source});
         words.insert(words.end(), chosen.begin(), chosen.end());
         compiled = run(words, messages);
     }

@@ -17,7 +17,10 @@ struct StandinKernel {
     void (*run)(void** arguments, unsigned grid, unsigned block);  // grid in work groups
 };
 
+static void (*standin_body)();  // runs the present item
+
 #ifdef STANDIN_BARRIERS
+#include <setjmp.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <ucontext.h>
@@ -26,48 +29,73 @@ extern "C" char __start_standin_shared[] __attribute__((weak));
 extern "C" char __stop_standin_shared[] __attribute__((weak));
 
 struct StandinMember {
-    ucontext_t context;
-    bool done;
+    ucontext_t beginning;
+    jmp_buf place;  // where it goes on
+    bool started, done;
 };
 static StandinMember standin_members[1024];
-static ucontext_t standin_scheduler;
+static jmp_buf standin_scheduler;
+static bool standin_running;  // still set when a launch begins: the one before trapped
 
-static void standin_barrier() { swapcontext(&standin_members[standin_item].context, &standin_scheduler); }
+static void standin_barrier() {
+    if (!_setjmp(standin_members[standin_item].place)) _longjmp(standin_scheduler, 1);
+}
 
-static void standin_start_group(void (*body)(), unsigned block) {
-    const size_t stack = 65536, shared = __stop_standin_shared - __start_standin_shared;
-    static char* stacks = (char*)mmap(0, stack * 1024, PROT_READ | PROT_WRITE,
-                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (shared > 65536) __builtin_trap();
-    memset(__start_standin_shared, 0xFF, shared);
-    for (unsigned item = 0; item < block; ++item) {
-        StandinMember& member = standin_members[item];
-        member.done = false;
-        getcontext(&member.context);
-        member.context.uc_stack.ss_sp = stacks + item * stack;
-        member.context.uc_stack.ss_size = stack;
-        member.context.uc_link = &standin_scheduler;
-        makecontext(&member.context, body, 0);
+static void standin_member_main() {
+    for (;;) {
+        standin_body();
+        standin_members[standin_item].done = true;
+        standin_barrier();  // until the next group
     }
 }
 
-static void standin_run_group(void (*body)(), unsigned block) {
-    standin_start_group(body, block);
+// Lets the present item run up to its next barrier. Contexts only begin items, since changing them takes system calls.
+static __attribute__((noinline)) void standin_resume() {
+    StandinMember& member = standin_members[standin_item];
+    if (_setjmp(standin_scheduler)) return;
+    if (member.started) _longjmp(member.place, 1);
+    member.started = true;
+    setcontext(&member.beginning);
+}
+
+static void standin_begin_launch() {
+    const size_t stack = 65536;
+    static char* stacks = (char*)mmap(0, stack * 1024, PROT_READ | PROT_WRITE,
+                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (standin_running || !standin_members[0].beginning.uc_stack.ss_sp)
+        for (StandinMember& member : standin_members) {
+            member.started = false;
+            getcontext(&member.beginning);
+            member.beginning.uc_stack.ss_sp = stacks + (&member - standin_members) * stack;
+            member.beginning.uc_stack.ss_size = stack;
+            makecontext(&member.beginning, standin_member_main, 0);
+        }
+    standin_running = true;
+}
+
+static void standin_end_launch() { standin_running = false; }
+
+static void standin_run_group(unsigned block) {
+    const size_t shared = __stop_standin_shared - __start_standin_shared;
+    if (shared > 65536) __builtin_trap();
+    memset(__start_standin_shared, 0xFF, shared);
+    for (unsigned item = 0; item < block; ++item) standin_members[item].done = false;
     unsigned waiting = block;
     for (bool forward = false; waiting; forward = !forward) {
         waiting = 0;
         for (unsigned k = 0; k < block; ++k) {
             standin_item = forward ? k : block - 1 - k;
-            StandinMember& member = standin_members[standin_item];
-            swapcontext(&standin_scheduler, &member.context);
-            waiting += !member.done;
+            standin_resume();
+            waiting += !standin_members[standin_item].done;
         }
         if (waiting && waiting != block) __builtin_trap();
     }
 }
 #else
-static void standin_run_group(void (*body)(), unsigned block) {
-    for (standin_item = 0; standin_item < block; ++standin_item) body();
+static void standin_begin_launch() {}
+static void standin_end_launch() {}
+static void standin_run_group(unsigned block) {
+    for (standin_item = 0; standin_item < block; ++standin_item) standin_body();
 }
 #endif
 
@@ -98,16 +126,16 @@ struct StandinLaunch {
     template <void (*kernel)(A...)>
     static void run(void** values, unsigned grid, unsigned block) {
         standin_values = values;
+        standin_body = run_item<kernel>;
         standin_grid = grid * block;
-        for (standin_group = grid; standin_group-- > 0;) standin_run_group(run_item<kernel>, block);
+        standin_begin_launch();
+        for (standin_group = grid; standin_group-- > 0;) standin_run_group(block);
+        standin_end_launch();
     }
 
     template <void (*kernel)(A...)>
     static void run_item() {
         call<kernel>(typename StandinCount<sizeof...(A)>::indices());
-#ifdef STANDIN_BARRIERS
-        standin_members[standin_item].done = true;
-#endif
     }
 
     template <void (*kernel)(A...), unsigned... I>
