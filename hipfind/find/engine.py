@@ -30,7 +30,7 @@ from hipfind.problem.base import Problem
 _log = logging.getLogger("hipfind.find")
 
 OnProgress = Callable[[Progress], None]
-_HOPELESS = 50.0
+_HOPELESS = 10.0
 """A candidate expected to take this many times the best expected time, and longer than _LONG_MS, is not run at all."""
 _LONG_MS = 1000.0
 _MOST_CAPTURED = 256
