@@ -159,9 +159,10 @@ class UpsampleProblem:
 
     @functools.cached_property
     def reduction_length(self) -> int:
+        """Elements of dy that reach one pixel at most, each counted four times: two weights and two products round."""
         from hipfind.problem.upsample_reference import most_terms
 
-        return most_terms(self)
+        return 4 * most_terms(self)
 
     @property
     def compute(self) -> str:

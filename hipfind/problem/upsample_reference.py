@@ -28,20 +28,30 @@ _BLOCK = 8 * 2**20
 """Elements of dy that are converted at once: 64 MB of float64."""
 
 
-def sources(axis: Axis) -> Float64Array:
-    """Where each output of an axis looks in the input, limited to its first and last pixel."""
-    outputs = np.arange(axis.out, dtype=np.float64)
-    positions = outputs * axis.step if axis.align_corners else (outputs + 0.5) * axis.step - 0.5
-    return positions.clip(0.0, axis.size - 1)
+def taps(axis: Axis) -> tuple[Indices, Float64Array]:
+    """Pixel before each output's source, and the weight of the one behind: exact coordinates, each weight rounded once.
+
+    The source is the fraction ``(step * o + shift) / unit`` of whole numbers, limited to the first and last pixel. The
+    last pixel has nothing behind it and never a weight for that.
+    """
+    if axis.align_corners:
+        step, shift, unit = (axis.size - 1, 0, axis.out - 1) if axis.out > 1 else (0, 0, 1)
+    else:
+        over, under = (axis.size, axis.out) if axis.scale is None else axis.step.as_integer_ratio()
+        step, shift, unit = 2 * over, over - under, 2 * under
+    most = (axis.size - 1) * unit
+    positions = [divmod(min(max(step * output + shift, 0), most), unit) for output in range(axis.out)]
+    before, behind = zip(*positions, strict=True)
+    return np.array(before, np.int64), np.array([rest / unit for rest in behind])
 
 
 def interpolate(problem: UpsampleProblem, x: Array) -> Float64Array:
     """The forward pass y = U_h x U_w^T in float64, which the gradient is the adjoint of."""
     values = x.astype(np.float64)
     for dimension, axis in enumerate(problem.axes, start=2):
-        before, behind, fraction = _taps(axis)
-        shape = [-1 if other == dimension else 1 for other in range(4)]
-        weight = fraction.reshape(shape)
+        before, fraction = taps(axis)
+        behind = np.minimum(before + 1, axis.size - 1)
+        weight = fraction.reshape([-1 if other == dimension else 1 for other in range(4)])
         values = np.take(values, before, dimension) * (1.0 - weight) + np.take(values, behind, dimension) * weight
     return values
 
@@ -70,12 +80,12 @@ def upsample_reference_at(problem: UpsampleProblem, arrays: Mapping[str, Array],
         raise ArrayError(
             f"indices must lie within the output {problem.dx.lengths}", got=f"{points.min(0)} to {points.max(0)}"
         )
-    rows, columns = (sources(axis) for axis in problem.axes)
+    rows, columns = (taps(axis) for axis in problem.axes)
     result = np.zeros(len(points), np.float64)
     for number, (n, c, i, j) in enumerate(points.tolist()):
-        (top, bottom), row_weights = _window(rows, i)
-        (left, right), column_weights = _window(columns, j)
-        window = dy[n, c, top:bottom, left:right].astype(np.float64)
+        where_rows, row_weights = _window(*rows, i)
+        where_columns, column_weights = _window(*columns, j)
+        window = dy[n, c][np.ix_(where_rows, where_columns)].astype(np.float64)
         result[number] = (row_weights[:, None] * window * column_weights).sum()
     return result
 
@@ -84,9 +94,9 @@ def most_terms(problem: UpsampleProblem) -> int:
     """How many elements of dy reach one pixel of dx at most."""
     counts = []
     for axis in problem.axes:
-        before, behind, fraction = _taps(axis)
+        before, fraction = taps(axis)
         reached = np.bincount(before, minlength=axis.size)
-        reached += np.bincount(behind[fraction > 0.0], minlength=axis.size)
+        reached += np.bincount(before[fraction > 0.0] + 1, minlength=axis.size)
         counts.append(int(reached.max()))
     return math.prod(counts)
 
@@ -99,7 +109,7 @@ def usual_size(problem: UpsampleProblem, arrays: Mapping[str, Array]) -> float:
     mean_square = total / max(dy.size, 1)
     squares = 1.0  # of the weights in one pixel, on average
     for axis in problem.axes:
-        _, _, fraction = _taps(axis)
+        _, fraction = taps(axis)
         squares *= float(np.square(fraction).sum() + np.square(1.0 - fraction).sum()) / axis.size
     return math.sqrt(mean_square * squares)
 
@@ -112,25 +122,18 @@ def _checked(problem: UpsampleProblem, arrays: Mapping[str, Array]) -> Array:
     return arrays["dy"]
 
 
-def _taps(axis: Axis) -> tuple[Indices, Indices, Float64Array]:
-    """Pixel before and behind each output's source, and the weight of the one behind."""
-    positions = sources(axis)
-    before = np.floor(positions).astype(np.int64)
-    return before, np.minimum(before + 1, axis.size - 1), positions - before
-
-
 def _distribute(axis: Axis, values: Float64Array) -> Float64Array:
     """U^T applied to the second of three dimensions."""
     result = np.zeros((values.shape[0], axis.size, values.shape[2]), np.float64)
-    for output, (before, behind, fraction) in enumerate(zip(*(part.tolist() for part in _taps(axis)), strict=True)):
-        result[:, before] += (1.0 - fraction) * values[:, output]
+    for output, (pixel, fraction) in enumerate(zip(*(part.tolist() for part in taps(axis)), strict=True)):
+        result[:, pixel] += (1.0 - fraction) * values[:, output]
         if fraction > 0.0:
-            result[:, behind] += fraction * values[:, output]
+            result[:, pixel + 1] += fraction * values[:, output]
     return result
 
 
-def _window(positions: Float64Array, pixel: int) -> tuple[tuple[int, int], Float64Array]:
-    """The outputs that a pixel has a weight in (first, one past the last), and these weights."""
-    first = int(np.searchsorted(positions, pixel - 1, side="right"))
-    last = int(np.searchsorted(positions, pixel + 1, side="left"))
-    return (first, last), 1.0 - np.abs(positions[first:last] - pixel)
+def _window(before: Indices, fraction: Float64Array, pixel: int) -> tuple[Indices, Float64Array]:
+    """The outputs that a pixel has a weight in, and these weights."""
+    is_before = before == pixel
+    outputs = np.flatnonzero(is_before | ((before == pixel - 1) & (fraction > 0.0)))
+    return outputs, np.where(is_before, 1.0 - fraction, fraction)[outputs]

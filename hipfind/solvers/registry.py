@@ -31,6 +31,11 @@ from hipfind.solvers.gemm.fwd_rest import GemmFwdRest
 from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
 from hipfind.solvers.gemm.wrw_point_padded import GemmWrwPointPadded
 from hipfind.solvers.gemm.wrw_universal import GemmWrwUniversal
+from hipfind.solvers.upsample.block import UpsampleBwdBlock
+from hipfind.solvers.upsample.empty_batch import UpsampleEmptyBatch
+from hipfind.solvers.upsample.gather import UpsampleBwdGather
+from hipfind.solvers.upsample.scatter import UpsampleBwdScatter
+from hipfind.solvers.upsample.separable import UpsampleBwdSeparable
 
 ENTRY_POINT_GROUP = "hipfind.solvers"
 
@@ -51,10 +56,19 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmWrw1x1_stride1,
     GemmWrwPointPadded,
     GemmWrwUniversal,
+    UpsampleEmptyBatch,
+    UpsampleBwdBlock,
+    UpsampleBwdSeparable,
+    UpsampleBwdScatter,
 )
 """Built-in solvers, the special before the general. Those of third parties stand between them and FALLBACK."""
 
-FALLBACK: tuple[SolverClass, ...] = (ConvDirectNaiveConvFwd, ConvDirectNaiveConvBwd, ConvDirectNaiveConvWrw)
+FALLBACK: tuple[SolverClass, ...] = (
+    ConvDirectNaiveConvFwd,
+    ConvDirectNaiveConvBwd,
+    ConvDirectNaiveConvWrw,
+    UpsampleBwdGather,
+)
 """Solvers for whatever the others leave over."""
 
 

@@ -19,7 +19,7 @@ import pytest
 
 from hipfind.device.host_blas import CONVERSIONS
 from hipfind.errors import CompilerNotFoundError
-from hipfind.kernels.spec import BLOCK, HIP_SOURCES, PORTABLE_HEADER, KernelSpec
+from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
 from hipfind.solvers.registry import default_registry
 from hipfind.target import known
 from tests.solvers.catalogue import PROBLEMS
@@ -124,8 +124,9 @@ def nvrtc_log(spec: KernelSpec, arch: str) -> str:
         cuda_compiler.version()
     except CompilerNotFoundError as error:
         pytest.skip(str(error))
-    texts = [(HIP_SOURCES / name).read_bytes() for name in (spec.source, PORTABLE_HEADER)]
-    _, program = nvrtc.nvrtcCreateProgram(texts[0], spec.source.encode(), 1, texts[1:], [PORTABLE_HEADER.encode()])
+    source, *headers = ((HIP_SOURCES / name).read_bytes() for name in (spec.source, *spec.headers))
+    names = [name.encode() for name in spec.headers]
+    _, program = nvrtc.nvrtcCreateProgram(source, spec.source.encode(), len(headers), headers, names)
     options = [option.encode() for option in (*cuda_compiler.options(spec, arch), "--ptxas-options=-v")]
     (status,) = nvrtc.nvrtcCompileProgram(program, len(options), options)
     log = bytearray(nvrtc.nvrtcGetProgramLogSize(program)[1])

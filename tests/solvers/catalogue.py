@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from hipfind.problem import ConvProblem, Problem
+from hipfind.problem import ConvProblem, Problem, UpsampleProblem
 from hipfind.target import KNOWN_TARGETS, Target, known
 
 LAYOUTS: dict[int, tuple[Any, ...]] = {
@@ -70,7 +70,39 @@ def conv_problems() -> list[ConvProblem]:
     return made
 
 
-PROBLEMS: dict[str, Sequence[Problem]] = {"conv": conv_problems()}
+RESIZED: tuple[dict[str, Any], ...] = (
+    {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)},
+    {"dx": (2, 16, 5, 9), "dy": (2, 16, 10, 18), "align_corners": True},
+    {"dx": (1, 64, 4, 3), "dy": (1, 64, 33, 40)},
+    {"dx": (2, 24, 7, 6), "scales": (1.7, 2.6)},
+    {"dx": (2, 3, 12, 20), "dy": (2, 3, 5, 7)},
+    {"dx": (1, 1, 1, 1), "dy": (1, 1, 700, 900)},
+    {"dx": (1, 2, 1, 6), "dy": (1, 2, 4, 1), "align_corners": True},
+    {"dx": (0, 3, 9, 5), "dy": (0, 3, 18, 10)},
+)
+RESIZED_IN = {"fp32": RESIZED, "bf16": RESIZED[1:2], "fp16": RESIZED[1:2], "fp64": RESIZED[1:2]}
+"""By dtype: kernels are the same for all but for the type, and each one costs a compilation for every kind of GPU."""
+
+
+def upsample_problems() -> list[UpsampleProblem]:
+    """Sizes in either layout and every float dtype; gaps, mixed layouts, an expanded scalar, deterministic."""
+    made = [
+        UpsampleProblem.create("bwd", dtype=dtype, layout=layout, **shape)
+        for dtype, shapes in RESIZED_IN.items()
+        for shape, layout in itertools.product(shapes, ("NCHW", "NHWC"))
+    ]
+    more: tuple[dict[str, Any], ...] = (
+        {"deterministic": True},
+        {"dy_strides": (900, 300, 12, 1)},
+        {"dy_strides": (540, 180, 1, 18), "dx_strides": (200, 50, 5, 1)},
+        {"dy_strides": (0, 0, 0, 0)},
+        {"dx_strides": (135, 1, 15, 3)},
+        {"dx_strides": (300, 100, 11, 2)},
+    )
+    return made + [UpsampleProblem.create("bwd", **RESIZED[0], **attributes) for attributes in more]
+
+
+PROBLEMS: dict[str, Sequence[Problem]] = {"conv": conv_problems(), "upsample": upsample_problems()}
 """By operation: what its solvers are asked about."""
 
 

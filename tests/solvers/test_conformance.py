@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hipfind.device.base import Device
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import ClearStep, GemmStep, KernelStep, LoopStep, flat
-from hipfind.problem import ConvProblem, DType, Problem, tolerance
+from hipfind.problem import ConvProblem, DType, Problem, UpsampleProblem, tolerance
 from hipfind.solvers.base import Solver, TunableSolver
 from hipfind.solvers.reasons import Reason
 from hipfind.solvers.registry import AnySolver, default_registry
@@ -155,7 +155,10 @@ def _check_steps(problem: Problem, solution: Solution) -> None:
 
 @pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
-    """However many sizes: a few binaries an entry point for each dtype, one where rows of any length are alike."""
+    """However many sizes: a few binaries an entry point for each dtype, one where rows of any length are alike.
+
+    Resizing has three, for windows of up to 2 and 5 columns and of any width, each for single elements and for packs.
+    """
     target = known("gfx942")
     binaries: dict[tuple[str, str, str], set[object]] = {}
     for problem in applicable(solver, target):
@@ -164,7 +167,8 @@ def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
                 binaries.setdefault((problem.tensor(problem.output).dtype.value, spec.source, spec.entry), set()).add(
                     spec
                 )
-    assert all(len(specs) <= 3 for specs in binaries.values()), binaries
+    most = {"conv": 3, "upsample": 6}[solver.operation]
+    assert all(len(specs) <= most for specs in binaries.values()), binaries
 
 
 @pytest.mark.parametrize("mode_problem", ["fwd", "bwd", "wrw"])
@@ -201,10 +205,14 @@ def test_nothing_is_cleared_that_is_overwritten_anyway(solver: AnySolver, device
 @pytest.mark.parametrize("poison", [np.nan, np.inf, 1e30], ids=str)
 @pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
 def test_results_do_not_depend_on_what_the_buffers_held(solver: AnySolver, poison: float, device: Device) -> None:
-    """And they are the same bits every time, as deterministic problems demand."""
+    """And they are the same bits every time, unless the solver refuses deterministic problems."""
     for problem in applicable(solver, device.target):
         if problem.tensor(problem.output).dtype is DType.FP32 and not problem.reads_output:
             arrays = make_arrays(problem, seed=2)
             solution = solver.GetSolution(device.target, problem)
-            clean = run(device, solution, problem, arrays, poison=0.0)
-            assert np.array_equal(run(device, solution, problem, arrays, poison), clean), problem.key()
+            out = run(device, solution, problem, arrays, poison)
+            assert isinstance(problem, (ConvProblem, UpsampleProblem))
+            if solver.IsApplicable(device.target, dataclasses.replace(problem, deterministic=True)):
+                assert np.array_equal(out, run(device, solution, problem, arrays, poison=0.0)), problem.key()
+            else:
+                assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok, problem.key()

@@ -20,8 +20,9 @@
 //         HF_BARRIER();
 //     }
 //
-// A group is a thread block (HF_BLOCK items of the launch) on a GPU, one item on the host, which runs the members of a
-// phase one after the other. So nothing but shared arrays lives from one phase to the next.
+// A group is a thread block, HF_BLOCK items of the launch, on a GPU. On the host it is one item, or HF_GROUP items where
+// that is defined, and runs the members of a phase one after the other. So nothing but shared arrays lives from one
+// phase to the next.
 //
 // The compiler is told by a definition who it is: HF_HOST, HF_HIP or HF_CUDA; ELEM names the element type
 // (fp32, fp16, bf16, fp64). No C or C++ library is used.
@@ -29,6 +30,9 @@
 
 #if !defined(HF_HOST) && !defined(HF_HIP) && !defined(HF_CUDA)
 #error "define one of HF_HOST, HF_HIP, HF_CUDA"
+#endif
+#ifndef HF_BLOCKS
+#define HF_BLOCKS 3  // that a compute unit should hold at once: the fewer, the more registers
 #endif
 #ifndef HF_BLOCK
 #define HF_BLOCK 256
@@ -43,7 +47,11 @@ typedef unsigned short uint16;
 #define HF_RESTRICT __restrict__
 #define HF_KERNEL(name, ...) extern "C" void name(int64 hf_begin, int64 hf_end, __VA_ARGS__)
 #define HF_FOR_ITEMS(i) for (int64 i = hf_begin; i < hf_end; ++i)
-#define HF_FOR_GROUPS(g) HF_FOR_ITEMS(g)
+#ifndef HF_GROUP
+#define HF_GROUP 1
+#endif
+#define HF_FOR_GROUPS(g) \
+    for (int64 g = (hf_begin + HF_GROUP - 1) / HF_GROUP; g < (hf_end + HF_GROUP - 1) / HF_GROUP; ++g)
 #define HF_FOR_MEMBERS(t, count) for (int t = 0; t < (count); ++t)
 #define HF_SHARED alignas(64)
 #define HF_BARRIER()
@@ -71,7 +79,7 @@ typedef unsigned short uint16;
 #define HF_RESTRICT __restrict__
 // At least 3 blocks a multiprocessor leave 80 registers a thread; by itself the compiler takes 64 and spills.
 #define HF_KERNEL(name, ...) \
-    extern "C" __global__ void __launch_bounds__(HF_BLOCK, 3) name(int64 hf_items, __VA_ARGS__)
+    extern "C" __global__ void __launch_bounds__(HF_BLOCK, HF_BLOCKS) name(int64 hf_items, __VA_ARGS__)
 #define HF_FOR_ITEMS(i)                                                                                        \
     for (int64 i = int64(blockIdx.x) * HF_BLOCK + threadIdx.x; i < hf_items; i += int64(gridDim.x) * HF_BLOCK)
 #define HF_FOR_GROUPS(g) for (int64 g = blockIdx.x; g < hf_items / HF_BLOCK; g += gridDim.x)
@@ -188,6 +196,27 @@ template <>
 struct Accumulator<fp64> {
     typedef double type;
 };
+
+// Adds to memory that other items add to at the same time. In no fixed order, so a sum's last bits vary.
+#if defined(HF_CUDA)
+template <typename Sum>
+HF_DEVICE void add_atomically(Sum* sum, Sum value) {
+    atomicAdd(sum, value);
+}
+#elif defined(HF_HIP)
+template <typename Sum>
+HF_DEVICE void add_atomically(Sum* sum, Sum value) {
+    __hip_atomic_fetch_add(sum, value, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
+}
+#else
+template <typename Sum>
+HF_DEVICE void add_atomically(Sum* sum, Sum value) {
+    Sum before, after;
+    __atomic_load(sum, &before, __ATOMIC_RELAXED);
+    do after = before + value;
+    while (!__atomic_compare_exchange(sum, &before, &after, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+}
+#endif
 
 #ifdef ELEM
 typedef ELEM elem_t;

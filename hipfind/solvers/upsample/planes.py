@@ -1,0 +1,65 @@
+"""How the kernels see dy and dx: as planes of rows of pixels, a pixel being one element or neighbouring channels."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hipfind.problem.tensor import TensorDescriptor
+from hipfind.problem.upsample import UpsampleProblem
+
+
+class Steps(NamedTuple):
+    """Distances in elements, in the order of the kernels' struct Steps. 0 for steps that are never taken."""
+
+    image: int
+    plane: int
+    row: int
+    pixel: int
+
+    def are_multiples(self, of: int) -> bool:
+        return all(step % of == 0 for step in self)
+
+
+class Planes(NamedTuple):
+    """``inner`` neighbouring channels make a pixel; ``per_image`` planes an image; ``total`` of them in all."""
+
+    total: int
+    per_image: int
+    inner: int
+    dy: Steps
+    dx: Steps
+
+    @property
+    def is_flat(self) -> bool:
+        """The pixels of a row of dy are neighbours."""
+        return self.dy.pixel == self.inner
+
+
+def planes_of(problem: UpsampleProblem, inner: int = 1) -> Planes:
+    """Planes with ``inner`` channels in a pixel, which must be neighbours in dy and dx where there are more than 1."""
+    per_image = problem.c // inner
+    return Planes(
+        problem.n * per_image,
+        per_image,
+        inner,
+        _steps(problem.dy, inner),
+        _steps(problem.dx, inner),
+    )
+
+
+def has_neighbouring_channels(problem: UpsampleProblem) -> bool:
+    """Channels are neighbours in dy and in dx."""
+    return problem.c > 1 and problem.dy.strides[1] == problem.dx.strides[1] == 1
+
+
+def has_neighbouring_columns(problem: UpsampleProblem) -> bool:
+    """Pixels of a row of dy are neighbours."""
+    return problem.dy.lengths[3] == 1 or problem.dy.strides[3] == 1
+
+
+def _steps(tensor: TensorDescriptor, inner: int) -> Steps:
+    image, channel, row, pixel = (
+        0 if length == 1 else stride for length, stride in zip(tensor.lengths, tensor.strides, strict=True)
+    )
+    plane = channel * inner if tensor.lengths[1] > inner else 0
+    return Steps(image, plane, row, pixel or inner)

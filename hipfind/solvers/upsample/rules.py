@@ -1,0 +1,55 @@
+"""Applicability rules and estimates that the upsampling solvers share."""
+
+from __future__ import annotations
+
+from hipfind.invokers.solution import Solution
+from hipfind.invokers.steps import KernelStep, flat
+from hipfind.problem.dtypes import DType
+from hipfind.problem.upsample import UpsampleProblem
+from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
+from hipfind.solvers.upsample.coordinates import Coordinates
+from hipfind.target import Target
+
+_DTYPES = (DType.FP32, DType.FP16, DType.BF16, DType.FP64)
+_MEMORY_PERCENT = 85
+_MAX_EXTENT = 2**30 - 1
+_NARROW = (2, 5)
+"""Widths of windows that kernels are compiled for: so many weights are kept in registers."""
+
+
+def common(target: Target, problem: UpsampleProblem) -> Applicability:
+    """What every upsampling solver asks for: its operation, work to do, a float dtype, a compiler, countable sizes."""
+    if problem.operation != "upsample":
+        return no(Reason.OPERATION, problem.operation)
+    if problem.direction != "bwd":
+        return no(Reason.DIRECTION, problem.direction)
+    if problem.is_empty:
+        return no(Reason.EMPTY)
+    if problem.dtype not in _DTYPES:
+        return no(Reason.DTYPE, problem.dtype.value)
+    if not target.kernels:
+        return no(Reason.NO_COMPILER)
+    largest = max(*problem.dx.lengths[2:], *problem.dy.lengths[2:])
+    if largest > _MAX_EXTENT:
+        return no(Reason.TOO_LARGE, f"height or width {largest}")
+    return APPLICABLE
+
+
+def feasible(target: Target, solution: Solution) -> Applicability:
+    """Workspace that the device can have, and launches that it can count."""
+    if solution.workspace_bytes * 100 > target.memory_bytes * _MEMORY_PERCENT:
+        return no(Reason.WORKSPACE_TOO_LARGE, f"{solution.workspace_bytes} bytes")
+    for _, step in flat(solution.steps):
+        if isinstance(step, KernelStep) and step.items > target.max_items:
+            return no(Reason.TOO_LARGE, f"{step.items} work items")
+    return APPLICABLE
+
+
+def taps_of(w: Coordinates) -> int:
+    """Columns of the widest window where kernels are compiled for that, else 0."""
+    return next((taps for taps in _NARROW if w.span(1) <= taps), 0)
+
+
+def pack_of(elements: int, most: int) -> int:
+    """Neighbouring elements that a thread takes: ``most`` where ``elements`` are a multiple of them, else 1."""
+    return most if elements % most == 0 else 1
