@@ -19,21 +19,21 @@ globals().pop("find", None)
 
 if TYPE_CHECKING:
     from hipfind.find.api import devices, explain, find, immediate, plan
-    from hipfind.find.oneshot import conv, conv_bwd_data, conv_bwd_weights
+    from hipfind.find.oneshot import conv, conv_bwd_data, conv_bwd_weights, upsample_bilinear2d_backward
     from hipfind.find.plan import Plan
     from hipfind.find.report import Candidate, Choice, FindReport, Outcome, Source
     from hipfind.perfdb.store import PerfDb
-    from hipfind.problem import ConvProblem, DType, TensorDescriptor
+    from hipfind.problem import ConvProblem, DType, TensorDescriptor, UpsampleProblem
 
 __version__ = VERSION
 
 _HOMES = {
     "hipfind.find.api": ("devices", "explain", "find", "immediate", "plan"),
-    "hipfind.find.oneshot": ("conv", "conv_bwd_data", "conv_bwd_weights"),
+    "hipfind.find.oneshot": ("conv", "conv_bwd_data", "conv_bwd_weights", "upsample_bilinear2d_backward"),
     "hipfind.find.plan": ("Plan",),
     "hipfind.find.report": ("Candidate", "Choice", "FindReport", "Outcome", "Source"),
     "hipfind.perfdb.store": ("PerfDb",),
-    "hipfind.problem": ("ConvProblem", "DType", "TensorDescriptor"),
+    "hipfind.problem": ("ConvProblem", "DType", "TensorDescriptor", "UpsampleProblem"),
 }
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Plan",
     "Source",
     "TensorDescriptor",
+    "UpsampleProblem",
     "conv",
     "conv_bwd_data",
     "conv_bwd_weights",
@@ -55,6 +56,7 @@ __all__ = [
     "find",
     "immediate",
     "plan",
+    "upsample_bilinear2d_backward",
 ]
 
 

@@ -1,4 +1,4 @@
-"""The one-shot convolutions: arrays in, result out, by the best known solution and without a Find.
+"""The one-shot functions: arrays in, result out, by the best known solution and without a Find.
 
 They run where the arrays lie. Problems are kept by what the arrays look like, so that a repeated call costs little.
 """
@@ -11,10 +11,12 @@ from typing import Any
 
 from hipfind.device.arrays import device_of
 from hipfind.device.base import Device
+from hipfind.errors import ProblemError
 from hipfind.find.plan import make_plan
 from hipfind.find.session import session_for
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.tensor import TensorDescriptor
+from hipfind.problem.upsample import UpsampleProblem
 
 _KEPT_PROBLEMS = 4096
 
@@ -76,6 +78,27 @@ def conv_bwd_weights(
     return _run("wrw", dy, x, w_shape, (stride, pad, dilation, groups), out, device)
 
 
+def upsample_bilinear2d_backward(
+    dy: Any,
+    input_size: Sequence[int],
+    align_corners: bool = False,
+    scales: float | Sequence[float | None] | None = None,
+    *,
+    out: Any = None,
+    device: str | Device | None = None,
+) -> Any:
+    """dx of y = bilinear resizing of x to y's size, as torch does it. dy: [N, C, out H, out W]; returns [N, C, H, W].
+
+    ``input_size``: (H, W). ``scales``: the scale factor, or those of height and width, where the forward pass took its
+    coordinates from them (torch's ``scale_factor`` unless it was recomputed). dx takes dy's memory layout, or is
+    written to ``out``, whatever its strides. ``device`` and errors are conv's.
+    """
+    tensor, into = TensorDescriptor.of(dy), None if out is None else TensorDescriptor.of(out)
+    problem = _upsample_problem(tensor, into, _frozen(input_size), align_corners, _frozen(scales))
+    session = session_for(device_of(dy) if device is None else device)
+    return make_plan(problem, session)(dy, out=out)
+
+
 def _run(
     direction: str,
     first: Any,
@@ -111,6 +134,21 @@ def _problem(
     return ConvProblem.create(
         direction, **sizes, stride=stride, pad=pad, dilation=dilation, groups=groups,
         dtype=(dtypes["x"], dtypes["w"], dtypes["y"]), layout=_layout_of(first, second), **strides,
+    )  # fmt: skip
+
+
+@functools.lru_cache(_KEPT_PROBLEMS)
+def _upsample_problem(
+    dy: TensorDescriptor, out: TensorDescriptor | None, input_size: tuple[int, ...], align_corners: bool, scales: Any
+) -> UpsampleProblem:
+    """The problem of a call. An ``out`` that does not fit is left to the plan to refuse."""
+    if len(input_size) != 2:
+        raise ProblemError("input_size needs 2 numbers: height and width", got=f"{input_size}")
+    lengths = (*dy.lengths[:2], *input_size)
+    return UpsampleProblem.create(
+        "bwd", lengths, dy.lengths, align_corners=align_corners, scales=scales, dtype=dy.dtype,
+        layout=next(iter(dy.layouts()), ""), dy_strides=dy.strides,
+        dx_strides=out.strides if out is not None and out.lengths == lengths else None,
     )  # fmt: skip
 
 

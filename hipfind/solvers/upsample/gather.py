@@ -71,7 +71,7 @@ def _gather_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         items=columns * segments,
         flops=8 * problem.dy.elements,
         bytes=int(problem.dy.nbytes * h.span(segment) * segments / h.out) + problem.dx.nbytes,
-        efficiency=0.1,
+        efficiency=0.025 if target.is_host else 0.25,
     )
 
 

@@ -58,8 +58,11 @@ def has_neighbouring_columns(problem: UpsampleProblem) -> bool:
 
 
 def _steps(tensor: TensorDescriptor, inner: int) -> Steps:
-    image, channel, row, pixel = (
-        0 if length == 1 else stride for length, stride in zip(tensor.lengths, tensor.strides, strict=True)
+    image, channel, row, pixel = tensor.strides
+    n, c, height, width = tensor.lengths
+    return Steps(
+        image if n > 1 else 0,
+        channel * inner if c > inner else 0,
+        row if height > 1 else 0,
+        pixel if width > 1 else inner,
     )
-    plane = channel * inner if tensor.lengths[1] > inner else 0
-    return Steps(image, plane, row, pixel or inner)
