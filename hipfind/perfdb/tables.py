@@ -8,10 +8,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, Generic
 
-from hipfind.errors import ProblemError
 from hipfind.perfdb.records import Environment, FindRecord, PerfRecord, R, Stored
 from hipfind.problem.base import Problem
-from hipfind.problem.conv import ConvProblem
+from hipfind.problem.tensor import one_word
 from hipfind.target import Target
 
 Row = tuple[Any, ...]
@@ -26,39 +25,16 @@ PROBLEM_COLUMNS = (
 def problem_row(problem: Problem) -> Row:
     """Values of PROBLEM_COLUMNS for a canonical problem. What an operation does not have is None.
 
-    Tensors that agree share one word ("fp32", "NCHW"); otherwise there is one each, joined by "_" as in the key. The
-    layout of a tensor with gaps is "*".
+    Tensors that agree share one word ("fp32"); otherwise there is one each, joined by "_" as in the key.
     """
-    tensors = [problem.tensor(role) for role in problem.roles]
-    dtypes = _joint([tensor.dtype.value for tensor in tensors])
-    if not isinstance(problem, ConvProblem):
-        layouts = _joint([next(iter(tensor.layouts()), "*") for tensor in tensors])
-        common = (problem.key(), problem.operation, problem.direction, dtypes, layouts)
-        return common + (None,) * (len(PROBLEM_COLUMNS) - len(common))
-    layouts = _joint([layout or "*" for layout in problem.layouts])
-    pad = _by(problem.pad) if problem.pad == problem.pad_end else f"{_by(problem.pad)}:{_by(problem.pad_end)}"
-    counts = (problem.n, problem.c, problem.k, problem.groups)
-    return (
-        problem.key(), problem.operation, problem.direction, dtypes, layouts,
-        *(count if count <= _MAX_INTEGER else None for count in counts),
-        _by(problem.in_spatial), _by(problem.filter), _by(problem.out_spatial), _by(problem.stride), pad,
-        _by(problem.dilation), _miopen_key(problem),
-    )  # fmt: skip
+    dtypes = one_word([problem.tensor(role).dtype.value for role in problem.roles])
+    common = (problem.key(), problem.operation, problem.direction, dtypes)
+    facts = problem.facts()
+    return common + tuple(_storable(facts.get(column)) for column in PROBLEM_COLUMNS[len(common) :])
 
 
-def _joint(words: Sequence[str]) -> str:
-    return words[0] if len(set(words)) == 1 else "_".join(words)
-
-
-def _by(lengths: Sequence[int]) -> str:
-    return "x".join(map(str, lengths))
-
-
-def _miopen_key(problem: ConvProblem) -> str | None:
-    try:
-        return problem.miopen_key()
-    except ProblemError:
-        return None
+def _storable(value: int | str | None) -> int | str | None:
+    return None if isinstance(value, int) and value > _MAX_INTEGER else value
 
 
 def _insert(table: str, columns: Sequence[str]) -> str:

@@ -77,6 +77,14 @@ class Problem(Protocol):
         """Complete key: two problems that may need different answers never share one."""
         ...
 
+    def facts(self) -> Mapping[str, int | str]:
+        """What people look for in a perf DB, by its columns' names.
+
+        Always ``layout``; of the others those that the operation has: ``n``, ``c``, ``k``, ``groups``, ``miopen_key``,
+        and sizes as in ``56x56``: ``input``, ``filter``, ``output``, ``stride``, ``pad``, ``dilation``.
+        """
+        ...
+
     def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
         """The right result in float64 by the definition of the operation.
 

@@ -247,6 +247,11 @@ class ConvProblem:
 
         return encode_miopen_key(self)
 
+    def facts(self) -> Mapping[str, int | str]:
+        from hipfind.problem.conv_key import facts_of
+
+        return facts_of(self)
+
     def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
         from hipfind.problem.reference import conv_reference
 

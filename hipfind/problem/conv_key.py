@@ -13,12 +13,13 @@ Equal problems have one key and different problems different ones, so the key ca
 
 from __future__ import annotations
 
+import contextlib
 import re
 
-from hipfind.errors import ParseError
+from hipfind.errors import ParseError, ProblemError
 from hipfind.problem.conv import DIRECTIONS, ConvProblem
 from hipfind.problem.dtypes import DType
-from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, packed_strides
+from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, by_axis, one_word, packed_strides
 
 EXAMPLE = "conv-fwd-n1-c3-k8-i8x8-f3x3-o6x6-s1x1-p0x0-d1x1-g1-fp32-NCHW"
 
@@ -42,15 +43,17 @@ _KEY = re.compile(
 def encode_key(problem: ConvProblem) -> str:
     """The problem's key; see the module for its fields. ``parse_key`` inverts it."""
     p = problem
-    pad = _join(p.pad) if p.pad == p.pad_end else f"{_join(p.pad)}:{_join(p.pad_end)}"
     fields = [
-        f"conv-{p.direction}-n{p.n}-c{p.c}-k{p.k}-i{_join(p.in_spatial)}-f{_join(p.filter)}-o{_join(p.out_spatial)}",
-        f"s{_join(p.stride)}-p{pad}-d{_join(p.dilation)}-g{p.groups}",
-        _one_or_three(tuple(p.tensor(role).dtype.value for role in p.roles)),
-        _one_or_three(tuple(layout or "*" for layout in p.layouts)),
+        f"conv-{p.direction}-n{p.n}-c{p.c}-k{p.k}",
+        f"i{by_axis(p.in_spatial)}-f{by_axis(p.filter)}-o{by_axis(p.out_spatial)}",
+        f"s{by_axis(p.stride)}-p{_pad(p)}-d{by_axis(p.dilation)}-g{p.groups}",
+        one_word([p.tensor(role).dtype.value for role in p.roles]),
+        _layout(p),
     ]
     fields += [
-        f"{role}s{_join(p.tensor(role).strides)}" for role, layout in zip(p.roles, p.layouts, strict=True) if not layout
+        f"{role}s{by_axis(p.tensor(role).strides)}"
+        for role, layout in zip(p.roles, p.layouts, strict=True)
+        if not layout
     ]
     if p.alpha != 1.0:
         fields.append(f"a{p.alpha!r}")
@@ -63,6 +66,35 @@ def encode_key(problem: ConvProblem) -> str:
     if p.mode == "transpose":
         fields.append("trans")
     return "-".join(fields)
+
+
+def facts_of(problem: ConvProblem) -> dict[str, int | str]:
+    """``Problem.facts``: the numbers as the key writes them, and MIOpen's key where it has one."""
+    p = problem
+    facts: dict[str, int | str] = {
+        "layout": _layout(p),
+        "n": p.n,
+        "c": p.c,
+        "k": p.k,
+        "groups": p.groups,
+        "input": by_axis(p.in_spatial),
+        "filter": by_axis(p.filter),
+        "output": by_axis(p.out_spatial),
+        "stride": by_axis(p.stride),
+        "pad": _pad(p),
+        "dilation": by_axis(p.dilation),
+    }
+    with contextlib.suppress(ProblemError):
+        facts["miopen_key"] = p.miopen_key()
+    return facts
+
+
+def _pad(p: ConvProblem) -> str:
+    return by_axis(p.pad) if p.pad == p.pad_end else f"{by_axis(p.pad)}:{by_axis(p.pad_end)}"
+
+
+def _layout(p: ConvProblem) -> str:
+    return one_word([layout or "*" for layout in p.layouts])
 
 
 def parse_key(text: str) -> ConvProblem:
@@ -117,14 +149,6 @@ def _problem(match: re.Match[str], text: str) -> ConvProblem:
         deterministic=match["deterministic"] is not None,
         compute=match["compute"] or "",
     )
-
-
-def _join(numbers: tuple[int, ...]) -> str:
-    return "x".join(map(str, numbers))
-
-
-def _one_or_three(words: tuple[str, ...]) -> str:
-    return words[0] if len(set(words)) == 1 else "_".join(words)
 
 
 def _three(field: str) -> list[str]:

@@ -159,6 +159,16 @@ class TensorDescriptor:
         return False
 
 
+def by_axis(numbers: Sequence[int]) -> str:
+    """One number an axis as text, e.g. ``56x56``."""
+    return "x".join(map(str, numbers))
+
+
+def one_word(words: Sequence[str]) -> str:
+    """The word that all are, else all of them joined by ``_``."""
+    return words[0] if len(set(words)) == 1 else "_".join(words)
+
+
 def joint_layouts(*tensors: TensorDescriptor) -> tuple[str, ...]:
     """Layout of each tensor: the first that all share, else the first that each has, "" for one with gaps.
 

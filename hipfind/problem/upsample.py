@@ -190,6 +190,11 @@ class UpsampleProblem:
 
         return encode_key(self)
 
+    def facts(self) -> Mapping[str, int | str]:
+        from hipfind.problem.upsample_key import facts_of
+
+        return facts_of(self)
+
     def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
         from hipfind.problem.upsample_reference import upsample_reference
 

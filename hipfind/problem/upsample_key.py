@@ -16,7 +16,7 @@ import re
 
 from hipfind.errors import ParseError
 from hipfind.problem.dtypes import DType
-from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, packed_strides
+from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, by_axis, one_word, packed_strides
 from hipfind.problem.upsample import DIRECTIONS, UpsampleProblem
 
 EXAMPLE = "upsample-bwd-bilinear-n1-c3-i32x32-o64x64-fp32-NCHW"
@@ -39,13 +39,14 @@ _KEY = re.compile(
 def encode_key(problem: UpsampleProblem) -> str:
     """The problem's key; see the module for its fields. ``parse_key`` inverts it."""
     p = problem
-    layouts = [layout or "*" for layout in p.layouts]
     fields = [
-        f"upsample-{p.direction}-bilinear-n{p.n}-c{p.c}-i{_join(p.dx.lengths[2:])}-o{_join(p.dy.lengths[2:])}",
-        f"{p.dtype.value}-{layouts[0] if len(set(layouts)) == 1 else '_'.join(layouts)}",
+        f"upsample-{p.direction}-bilinear-n{p.n}-c{p.c}",
+        f"i{by_axis(p.dx.lengths[2:])}-o{by_axis(p.dy.lengths[2:])}-{p.dtype.value}-{_layout(p)}",
     ]
     fields += [
-        f"{role}s{_join(p.tensor(role).strides)}" for role, layout in zip(p.roles, p.layouts, strict=True) if not layout
+        f"{role}s{by_axis(p.tensor(role).strides)}"
+        for role, layout in zip(p.roles, p.layouts, strict=True)
+        if not layout
     ]
     if p.align_corners:
         fields.append("ac")
@@ -53,6 +54,22 @@ def encode_key(problem: UpsampleProblem) -> str:
     if p.deterministic:
         fields.append("det")
     return "-".join(fields)
+
+
+def facts_of(problem: UpsampleProblem) -> dict[str, int | str]:
+    """``Problem.facts``: the numbers as the key writes them."""
+    p = problem
+    return {
+        "layout": _layout(p),
+        "n": p.n,
+        "c": p.c,
+        "input": by_axis(p.dx.lengths[2:]),
+        "output": by_axis(p.dy.lengths[2:]),
+    }
+
+
+def _layout(p: UpsampleProblem) -> str:
+    return one_word([layout or "*" for layout in p.layouts])
 
 
 def parse_key(text: str) -> UpsampleProblem:
@@ -88,10 +105,6 @@ def _problem(match: re.Match[str], text: str) -> UpsampleProblem:
         scales=(height, width),
         deterministic=match["deterministic"] is not None,
     )
-
-
-def _join(numbers: tuple[int, ...]) -> str:
-    return "x".join(map(str, numbers))
 
 
 def _numbers(field: str) -> tuple[int, ...]:

@@ -23,7 +23,7 @@ def loaded(cli: Cli, *arguments: str, exit_code: int = 0, **overrides: object) -
 
 
 def solver_ids() -> list[str]:
-    return [solver.SolverDbId() for solver in default_registry().solvers]
+    return [solver.SolverDbId() for solver in default_registry().for_operation("conv")]
 
 
 def test_find_reports_every_candidate_and_stores(cli: Cli, db_path: Path) -> None:

@@ -63,6 +63,9 @@ class FakeProblem:
     def key(self) -> str:
         return self.text
 
+    def facts(self) -> Mapping[str, int | str]:
+        return {"layout": "NCHW"}
+
     def reference(self, arrays: Mapping[str, npt.NDArray[np.generic]]) -> Float64Array:
         raise AssertionError("the perf DB computes nothing")
 
