@@ -140,8 +140,10 @@ class DirectGemm:
         for first in range(0, self._spec.m, rows):
             part = out[..., first : first + rows, :]
             product = np.matmul(left[..., first : first + rows, :], right)
-            np.multiply(product, alpha, out=product)
-            np.multiply(part, beta, out=part)
+            if alpha != 1.0:
+                np.multiply(product, alpha, out=product)
+            if beta != 1.0:
+                np.multiply(part, beta, out=part)
             np.add(part, product, out=part)
 
 
