@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from hipfind.cli import text
-from hipfind.cli.options import device_option, json_option, problem_options
+from hipfind.cli.options import AnyFunction, device_option, json_option, problem_options
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
 from hipfind.find.report import Explanation
 from hipfind.find.session import session_for
-from hipfind.problem.conv import ConvProblem
+from hipfind.problem.base import Problem
 from hipfind.target import Target
 
 _COLUMNS = (
@@ -29,16 +29,25 @@ _COLUMNS = (
 )
 
 
+def explain_options(function: AnyFunction) -> AnyFunction:
+    """What ``explain`` takes besides the problem."""
+    return device_option(json_option(function))
+
+
 @click.command("explain")
 @problem_options
-@device_option
-@json_option
-def explain(problems: Sequence[ConvProblem], device: str | None, as_json: bool) -> None:
+@explain_options
+def explain(**arguments: Any) -> None:
     """Explain every solver's part in a convolution: applicable or the reason why not, estimate, workspace, DB record.
 
     Above the table stands what the problem costs on this device at its peak rates: its operations, its bytes, and the
     longer of both times (the floor). WTI is the expected fraction of the peak.
     """
+    run_explain(**arguments)
+
+
+def run_explain(problems: Sequence[Problem], device: str | None, as_json: bool) -> None:
+    """Explain each problem's solvers."""
     target = session_for(device).device.target
     rows = [(problem, _cost(problem, target), api.explain(problem, device)) for problem in problems]
     if as_json:
@@ -58,7 +67,7 @@ def explain(problems: Sequence[ConvProblem], device: str | None, as_json: bool) 
         click.echo()
 
 
-def _cost(problem: ConvProblem, target: Target) -> dict[str, Any]:
+def _cost(problem: Problem, target: Target) -> dict[str, Any]:
     """The problem's operations, bytes and roofline floor on this target."""
     dtype = problem.tensor(problem.output).dtype.value
     compute_ms = problem.flops / target.peak(dtype) * 1e3
@@ -72,7 +81,7 @@ def _cost(problem: ConvProblem, target: Target) -> dict[str, Any]:
     }
 
 
-def _print_cost(problem: ConvProblem, target: Target, cost: dict[str, Any]) -> None:
+def _print_cost(problem: Problem, target: Target, cost: dict[str, Any]) -> None:
     dtype = problem.tensor(problem.output).dtype.value
     bound = "arithmetic" if cost["compute_floor_ms"] >= cost["memory_floor_ms"] else "memory"
     peak, bandwidth = target.peak(dtype) / 1e12, target.bandwidth_gbs

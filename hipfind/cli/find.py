@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -11,6 +12,7 @@ from hipfind import settings
 from hipfind.cli import text
 from hipfind.cli.exits import FAILED, complain
 from hipfind.cli.options import (
+    AnyFunction,
     device_option,
     find_mode_option,
     json_option,
@@ -22,7 +24,7 @@ from hipfind.cli.progress import find_progress
 from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
 from hipfind.find.report import Candidate, FindReport, Outcome
-from hipfind.problem.conv import ConvProblem
+from hipfind.problem.base import Problem
 
 _COLUMNS = (
     Column("Solver"),
@@ -35,20 +37,39 @@ _COLUMNS = (
 )
 
 
+def find_options(function: AnyFunction) -> AnyFunction:
+    """What ``find`` takes besides the problem."""
+    for option in (
+        json_option,
+        device_option,
+        click.option(
+            "--solver", "solvers", multiple=True, metavar="ID", help="Only this solver is a candidate. Repeatable."
+        ),
+        click.option(
+            "--verify",
+            type=click.Choice(settings.VERIFY_MODES),
+            help="Check outputs before a solver's first win, always, or off.  [default: HIPFIND_VERIFY]",
+        ),
+        workspace_limit_option,
+        find_mode_option,
+    ):
+        function = option(function)
+    return function
+
+
 @click.command("find")
 @problem_options
-@find_mode_option
-@workspace_limit_option
-@click.option(
-    "--verify",
-    type=click.Choice(settings.VERIFY_MODES),
-    help="Check outputs before a solver's first win, always, or off.  [default: HIPFIND_VERIFY]",
-)
-@click.option("--solver", "solvers", multiple=True, metavar="ID", help="Only this solver is a candidate. Repeatable.")
-@device_option
-@json_option
-def find(
-    problems: Sequence[ConvProblem],
+@find_options
+def find(**arguments: Any) -> int:
+    """Find the fastest solver of a convolution: measure what the perf DB does not know, and store it.
+
+    The problem is given by MIOpenDriver's flags, or by --key. -F 0 (the default) finds all three directions.
+    """
+    return run_find(**arguments)
+
+
+def run_find(
+    problems: Sequence[Problem],
     find_mode: str | None,
     workspace_limit: int | None,
     verify: str | None,
@@ -56,10 +77,7 @@ def find(
     device: str | None,
     as_json: bool,
 ) -> int:
-    """Find the fastest solver of a convolution: measure what the perf DB does not know, and store it.
-
-    The problem is given by MIOpenDriver's flags, or by --key. -F 0 (the default) finds all three directions.
-    """
+    """Find for each problem, print the reports; returns the exit code."""
     reports = []
     with _only(solvers):
         for problem in problems:

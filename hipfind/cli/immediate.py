@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
 from hipfind.cli import text
 from hipfind.cli.exits import FAILED, complain
-from hipfind.cli.options import device_option, json_option, problem_options, workspace_limit_option
+from hipfind.cli.options import AnyFunction, device_option, json_option, problem_options, workspace_limit_option
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_table
 from hipfind.find import api
 from hipfind.find.report import Choice
-from hipfind.problem.conv import ConvProblem
+from hipfind.problem.base import Problem
 
 _COLUMNS = (
     Column("Rank", right=True),
@@ -24,16 +25,24 @@ _COLUMNS = (
 )
 
 
+def immediate_options(function: AnyFunction) -> AnyFunction:
+    """What ``immediate`` takes besides the problem."""
+    return workspace_limit_option(device_option(json_option(function)))
+
+
 @click.command("immediate")
 @problem_options
-@workspace_limit_option
-@device_option
-@json_option
-def immediate(problems: Sequence[ConvProblem], workspace_limit: int | None, device: str | None, as_json: bool) -> int:
+@immediate_options
+def immediate(**arguments: Any) -> int:
     """Rank the solutions of a convolution without running anything: by the perf DB, else by expected time.
 
     The problem is given by MIOpenDriver's flags, or by --key. -F 0 (the default) ranks for all three directions.
     """
+    return run_immediate(**arguments)
+
+
+def run_immediate(problems: Sequence[Problem], workspace_limit: int | None, device: str | None, as_json: bool) -> int:
+    """Rank for each problem, print the choices; returns the exit code."""
     answers = [(problem, api.immediate(problem, workspace_limit, device)) for problem in problems]
     if as_json:
         print_json(
@@ -47,7 +56,7 @@ def immediate(problems: Sequence[ConvProblem], workspace_limit: int | None, devi
     return 0 if all(choices for _, choices in answers) else FAILED
 
 
-def _print_choices(problem: ConvProblem, choices: Sequence[Choice]) -> None:
+def _print_choices(problem: Problem, choices: Sequence[Choice]) -> None:
     click.echo(f"problem  {problem.key()}")
     click.echo()
     rows = [

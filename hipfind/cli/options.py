@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import click
 
 from hipfind import settings
 from hipfind.cli import text
+from hipfind.problem.base import Problem
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.driver import DriverCommand
 from hipfind.problem.driver_flags import BASES, PROBLEM_FLAGS, Flag
+from hipfind.problem.upsample import UpsampleProblem
 
 AnyFunction = Callable[..., Any]
 
 _BY_DTYPE = {dtype.value: base for base, dtype in BASES.items() if base != "convfp32"}  # which is conv
+_PARSERS: dict[str, Callable[[str], Problem]] = {"conv": ConvProblem.from_key, "upsample": UpsampleProblem.from_key}
+"""By the first word of a key."""
 _PREFIX = "flag_"
 """Marks the parameters that are MIOpenDriver's flags, which may not clash with a command's own."""
 
@@ -67,7 +71,7 @@ def problem_options(function: AnyFunction) -> AnyFunction:
     return call
 
 
-def _problems(given: dict[str, str], dtype: str | None, key: str | None) -> list[ConvProblem]:
+def _problems(given: dict[str, str], dtype: str | None, key: str | None) -> Sequence[Problem]:
     named = [f"--{name}" for name in given] + (["--dtype"] if dtype else [])
     if key is None:
         if not named:
@@ -75,7 +79,13 @@ def _problems(given: dict[str, str], dtype: str | None, key: str | None) -> list
         return DriverCommand.create(_BY_DTYPE[dtype or "fp32"], given).problems()
     if named:
         raise click.UsageError(f"--key names the whole problem; leave out {', '.join(named)}")
-    return [ConvProblem.from_key(key) if key.startswith("conv-") else ConvProblem.from_miopen_key(key)]
+    return [problem_of_key(key)]
+
+
+def problem_of_key(key: str) -> Problem:
+    """The problem of one of hipfind's keys, whatever the operation, or of one of MIOpen's. Raises ParseError."""
+    parse = _PARSERS.get(key.partition("-")[0], ConvProblem.from_miopen_key)
+    return parse(key)
 
 
 def _bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:

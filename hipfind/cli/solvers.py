@@ -9,7 +9,9 @@ import click
 from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_table
+from hipfind.problem.base import Problem
 from hipfind.problem.conv import DIRECTIONS, ConvProblem
+from hipfind.problem.upsample import UpsampleProblem
 from hipfind.solvers.reasons import Reason
 from hipfind.solvers.registry import AnySolver, default_registry
 from hipfind.target import known
@@ -22,6 +24,11 @@ _COLUMNS = (
     Column("Version", right=True),
     Column("Tunable"),
 )
+_EXAMPLES: tuple[Problem, ...] = (
+    *(ConvProblem.create(direction, (1, 1, 3, 3), (1, 1, 2, 2)) for direction in DIRECTIONS),
+    UpsampleProblem.create("bwd", (1, 1, 2, 2), (1, 1, 4, 4)),
+)
+"""A small problem of every operation in every direction."""
 
 
 @click.command("solvers")
@@ -60,9 +67,7 @@ def _facts(solver: AnySolver) -> dict[str, Any]:
 
 
 def _directions(solver: AnySolver) -> list[str]:
-    """Directions for which a convolution solver does not refuse a small problem because of its direction."""
-    if solver.operation != "conv":
-        return []
+    """Directions for which a solver does not refuse a small problem because of its direction."""
     target = known("gfx942")
-    problems = {name: ConvProblem.create(name, (1, 1, 3, 3), (1, 1, 2, 2)) for name in DIRECTIONS}
-    return [name for name, one in problems.items() if solver.IsApplicable(target, one).reason is not Reason.DIRECTION]
+    examples = {one.direction: one for one in _EXAMPLES if one.operation == solver.operation}
+    return [name for name, one in examples.items() if solver.IsApplicable(target, one).reason is not Reason.DIRECTION]

@@ -145,9 +145,10 @@ def _upsample_problem(
     if len(input_size) != 2:
         raise ProblemError("input_size needs 2 numbers: height and width", got=f"{input_size}")
     lengths = (*dy.lengths[:2], *input_size)
+    layouts = dy.layouts() if len(dy.lengths) == len(lengths) else ()
     return UpsampleProblem.create(
         "bwd", lengths, dy.lengths, align_corners=align_corners, scales=scales, dtype=dy.dtype,
-        layout=next(iter(dy.layouts()), ""), dy_strides=dy.strides,
+        layout=next(iter(layouts), ""), dy_strides=dy.strides,
         dx_strides=out.strides if out is not None and out.lengths == lengths else None,
     )  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""Hypothesis strategies for legal convolution problems, small enough to be solved by every solver in a test."""
+"""Hypothesis strategies for legal problems, small enough to be solved by every solver in a test."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from hipfind.problem import ConvProblem
+from hipfind.problem import ConvProblem, UpsampleProblem
 from hipfind.problem.tensor import LAYOUTS, packed_strides
 
 FLOATS = ("fp64", "fp32", "fp16", "bf16")
@@ -61,6 +61,52 @@ def conv_problems(
         more["deterministic"] = draw(st.booleans())
         more["compute"] = draw(st.sampled_from(("", "tf32"))) if dtype == "fp32" else ""
     return ConvProblem.create(direction, dtype=dtype, layout=names, mode=mode, **shape, **more)
+
+
+@st.composite
+def upsample_problems(
+    draw: st.DrawFn,
+    *,
+    dtypes: Sequence[str] = FLOATS,
+    layouts: Sequence[str] = ("first", "last", "mixed"),
+    packed: bool = False,
+    empty: bool = True,
+    max_size: int = 40,
+) -> UpsampleProblem:
+    """Resizing to more and to fewer pixels, by other ratios in height and width, by sizes or by scale factors.
+
+    ``layouts``, ``packed`` and ``empty`` as for convolutions. Heights and widths are 1 to ``max_size``.
+    """
+    n, c = draw(st.integers(0 if empty else 1, 2)), draw(st.sampled_from((1, 2, 3, 8, 16)))
+    size = (draw(st.integers(1, 9)), draw(st.integers(1, 9)))
+    scales: tuple[float, ...] | None = None
+    if draw(st.booleans()):
+        scales = tuple(
+            draw(
+                st.floats(1.0 / extent, max_size / extent) | st.sampled_from((0.5, 1.0, 2.0)).map(lambda s: max(s, 1.0))
+            )
+            for extent in size
+        )
+        out = tuple(math.floor(extent * scale) for extent, scale in zip(size, scales, strict=True))
+    else:
+        out = (draw(st.integers(1, max_size)), draw(st.integers(1, max_size)))
+    if out[0] < 1 or out[1] < 1:  # 1 / extent * extent may fall short of 1
+        scales, out = None, (max(out[0], 1), max(out[1], 1))
+    kind = draw(st.sampled_from(layouts))
+    one = st.sampled_from(LAYOUTS[2])
+    fixed = {"first": 0, "last": 1}.get(kind)
+    names = draw(st.tuples(one, one)) if fixed is None else (LAYOUTS[2][fixed],) * 2
+    lengths = {"dy": (n, c, *out), "dx": (n, c, *size)}
+    strides = {
+        f"{role}_strides": packed_strides(lengths[role], name)
+        if packed
+        else draw(_strides(lengths[role], name, may_repeat=role == "dy"))
+        for role, name in zip(lengths, names, strict=True)
+    }
+    return UpsampleProblem.create(
+        "bwd", **lengths, align_corners=draw(st.booleans()), scales=scales, dtype=draw(st.sampled_from(dtypes)),
+        deterministic=draw(st.booleans()), **strides,
+    )  # fmt: skip
 
 
 @st.composite

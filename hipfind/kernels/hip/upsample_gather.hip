@@ -89,7 +89,10 @@ HF_KERNEL(upsample_gather, const elem_t* HF_RESTRICT dy, elem_t* HF_RESTRICT dx,
         const int64 plane = quotient(next, p.segments), top = (next - plane * p.segments) * p.segment;
 
         const int first = column_bounds[2 * j], middle = column_bounds[2 * j + 1];
-        Window window = {first, column_bounds[2 * j + 3] - first, column_weights + middle};
+        Window window;
+        window.first = first;
+        window.count = column_bounds[2 * j + 3] - first;
+        window.weights = column_weights + middle;
 #if TAPS > 0
         for (int tap = 0; tap < TAPS; ++tap)
             if (tap < window.count) window.taps[tap] = window.weights[first + tap];

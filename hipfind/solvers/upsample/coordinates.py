@@ -1,8 +1,8 @@
 """Coordinates of a resized axis as exact whole numbers: source(o) = (step * o + shift) / unit.
 
-With sizes alone, torch's rule is a fraction as it stands. With a scale factor the step is the double 1 / scale, and is
-taken as the simplest fraction that rounds to it, else as the nearest with a denominator of 30 bits (an error of at most
-2^-60 an output). All products stay within 62 bits.
+With sizes alone, torch's rule is a fraction as it stands. With a scale factor the step is the double 1 / scale, taken as
+a simple fraction that rounds to it where there is one, else as the nearest fraction that keeps all products within 62
+bits: its error is at most size / 2^61, and an output's source has as many times that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from hipfind.problem.upsample import Axis
 
 _SIMPLE = 2**15
-_MOST = 2**30
+_LARGEST = 2**60
 
 
 class Coordinates(NamedTuple):
@@ -57,4 +57,4 @@ def _reduced(axis: Axis, step: int, shift: int, unit: int) -> Coordinates:
 def _fraction(step: float, size: int) -> fractions.Fraction:
     exact = fractions.Fraction(step)
     simple = exact.limit_denominator(_SIMPLE)
-    return simple if float(simple) == step else exact.limit_denominator(min(_MOST, 2**60 // size))
+    return simple if float(simple) == step else exact.limit_denominator(_LARGEST // size)

@@ -19,7 +19,7 @@ _GROUPS_PER_UNIT = 2
 _MANY_GROUPS_PER_UNIT = 16
 _MOST_PLANES_PER_GROUP = 8
 _MOST_PARTS = 32
-_ROWS_PER_MEMBER = 8
+_ROWS_PER_MEMBER = 4
 """A window's rows are not cut into parts or chunks of fewer."""
 
 

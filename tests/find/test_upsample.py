@@ -1,0 +1,175 @@
+"""Resizing gradients through the engine of convolutions: one-shot function, find, immediate mode, plans, perf DB."""
+
+from __future__ import annotations
+
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import hipfind as hf
+from hipfind import settings
+from hipfind.errors import ArrayError, NotApplicableError, ProblemError
+from hipfind.perfdb.queries import problem_records
+from hipfind.perfdb.store import PerfDb
+from hipfind.problem import UpsampleProblem, tolerance
+from tests.helpers.arrays import make_arrays
+
+Array = npt.NDArray[Any]
+SIZES = {"dx": (2, 8, 16, 12), "dy": (2, 8, 32, 24)}
+EVERY = {"UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "UpsampleBwdGather"}
+
+
+@pytest.fixture(autouse=True)
+def db_path(tmp_path: pathlib.Path) -> Iterator[pathlib.Path]:
+    path = tmp_path / "hipfind.db"
+    with settings.override(user_db_path=str(path), device="host"):
+        yield path
+
+
+def gradient(*lengths: int, dtype: Any = np.float32) -> Array:
+    return np.random.default_rng(7).standard_normal(lengths).astype(dtype)
+
+
+def assert_right(out: Array, dy: Array, **more: Any) -> None:
+    problem = UpsampleProblem.create("bwd", out.shape, dy.shape, dtype=dy.dtype, **more)
+    arrays = {"dy": dy}
+    assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_the_one_shot_function(dtype: Any, align_corners: bool) -> None:
+    dy = gradient(2, 3, 18, 10, dtype=dtype)
+    out = hf.upsample_bilinear2d_backward(dy, (9, 5), align_corners)
+    assert out.shape == (2, 3, 9, 5) and out.dtype == dy.dtype
+    assert_right(out, dy, align_corners=align_corners)
+
+
+@pytest.mark.parametrize("scales", [(1.7, 2.5), [1.7, None]])
+def test_scale_factors_change_the_coordinates(scales: Any) -> None:
+    dy = gradient(1, 2, 15, 12)
+    out = hf.upsample_bilinear2d_backward(dy, [9, 5], scales=scales)
+    assert_right(out, dy, scales=scales)
+    assert not np.allclose(out, hf.upsample_bilinear2d_backward(dy, [9, 5]))
+
+
+def test_channel_last_gradients_give_channel_last_results() -> None:
+    dy = gradient(2, 18, 10, 3).transpose(0, 3, 1, 2)
+    out = hf.upsample_bilinear2d_backward(dy, (9, 5))
+    assert out.transpose(0, 2, 3, 1).flags.c_contiguous
+    assert_right(out, dy)
+
+
+def test_out_may_have_any_strides() -> None:
+    dy, whole = gradient(2, 3, 18, 10), np.full((2, 3, 9, 11), np.nan, np.float32)
+    out = whole[..., 1::2]
+    assert hf.upsample_bilinear2d_backward(dy, (9, 5), out=out) is out
+    assert_right(out, dy)
+    assert np.isnan(whole[..., 0::2]).all()
+
+
+def test_an_expanded_gradient_and_an_empty_batch() -> None:
+    dy = np.broadcast_to(np.float32(0.5), (2, 3, 18, 10))
+    assert np.array_equal(hf.upsample_bilinear2d_backward(dy, (9, 5)), np.full((2, 3, 9, 5), 2.0))
+    assert hf.upsample_bilinear2d_backward(gradient(0, 3, 18, 10), (9, 5)).shape == (0, 3, 9, 5)
+
+
+@pytest.mark.parametrize("layout", ["contiguous", "channels_last"])
+@pytest.mark.parametrize("scale", [2.0, 0.5, 1.7])
+def test_it_is_torchs_function(scale: float, layout: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    form = torch.channels_last if layout == "channels_last" else torch.contiguous_format
+    x = torch.randn(2, 4, 20, 14, dtype=torch.float64).contiguous(memory_format=form).requires_grad_()
+    y = torch.nn.functional.interpolate(x, scale_factor=scale, mode="bilinear")
+    dy = torch.randn_like(y).contiguous(memory_format=form)
+    y.backward(dy)
+    out = hf.upsample_bilinear2d_backward(dy, (20, 14), scales=scale)
+    assert isinstance(out, torch.Tensor) and out.stride() == x.stride()
+    assert torch.allclose(out, x.grad, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ("shape", "size", "more", "message"),
+    [
+        ((2, 3, 18, 10), (9,), {}, "input_size needs 2 numbers: height and width"),
+        ((2, 3, 18, 10), (9, 0), {}, r"sizes of 1 or more.*dy=\(2, 3, 18, 10\), dx=\(2, 3, 9, 0\)"),
+        ((2, 3, 18, 10), (-9, 5), {}, "must not be negative"),
+        (
+            (2, 3, 18, 10),
+            (9, 5),
+            {"scales": 1.9},
+            r"height of dy must be .* 17 .*dx=\(2, 3, 9, 5\), dy=\(2, 3, 18, 10\)",
+        ),
+        ((2, 3, 1, 18, 10), (9, 5), {}, r"need 4 lengths .*dy=\(2, 3, 1, 18, 10\), dx=\(2, 3, 9, 5\)"),
+        ((18, 10), (9, 5), {}, "a tensor has 4 dimensions"),
+    ],
+)
+def test_bad_sizes_are_named(shape: tuple[int, ...], size: Any, more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        hf.upsample_bilinear2d_backward(np.zeros(shape, np.float32), size, **more)
+
+
+def test_an_output_of_the_wrong_shape_or_dtype_is_refused() -> None:
+    dy = gradient(2, 3, 18, 10)
+    with pytest.raises(ArrayError, match=r"dx must have lengths \(2, 3, 9, 5\) \(got \(2, 3, 9, 6\)\)"):
+        hf.upsample_bilinear2d_backward(dy, (9, 5), out=np.zeros((2, 3, 9, 6), np.float32))
+    with pytest.raises(ArrayError, match=r"dx must be fp32 \(got fp64\)"):
+        hf.upsample_bilinear2d_backward(dy, (9, 5), out=np.zeros((2, 3, 9, 5), np.float64))
+
+
+def test_find_stores_what_immediate_mode_and_plans_answer_from(db_path: pathlib.Path) -> None:
+    problem = hf.UpsampleProblem.create("bwd", **SIZES)
+    before = hf.immediate(problem)
+    assert before[0].solver_id == "UpsampleBwdBlock" and before[0].source is hf.Source.WTI
+    report = hf.find(problem, mode="normal")
+    assert report.source is hf.Source.MEASURED and report.stored
+    outcomes = {one.solver_id: one.outcome for one in report.candidates}
+    assert outcomes.pop("UpsampleEmptyBatch") is hf.Outcome.NOT_APPLICABLE
+    assert set(outcomes) == EVERY
+    assert set(outcomes.values()) <= {hf.Outcome.WON, hf.Outcome.LOST, hf.Outcome.SKIPPED_SLOW}
+    assert report.best is not None
+
+    assert hf.find(problem).source is hf.Source.USER_DB
+    choice = hf.immediate(problem)[0]
+    assert (choice.solver_id, choice.source) == (report.best.solver_id, hf.Source.USER_DB)
+    arrays = make_arrays(problem, seed=1)
+    plan = hf.plan(problem)
+    assert plan.solver_id == report.best.solver_id
+    assert tolerance.judge(problem, arrays, plan(arrays["dy"]), problem.reference(arrays)).ok
+    with PerfDb.open(db_path, read_only=True) as db:
+        (stored,) = problem_records(db, problem.key())
+    facts = {
+        name: stored.columns[name] for name in ("operation", "direction", "dtype", "layout", "n", "c", "k", "input")
+    }
+    assert facts == {"operation": "upsample", "direction": "bwd", "dtype": "fp32", "layout": "NCHW", "n": 2, "c": 8,
+                     "k": None, "input": "16x12"}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "name", ["UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "UpsampleBwdGather"]
+)
+def test_a_solver_can_be_forced(name: str) -> None:
+    problem = hf.UpsampleProblem.create("bwd", **SIZES, dtype="bf16", layout="NHWC")
+    arrays = make_arrays(problem, seed=2)
+    plan = hf.plan(problem, solver=name)
+    assert plan.solver_id == name
+    assert tolerance.judge(problem, arrays, plan(arrays["dy"]), problem.reference(arrays)).ok
+
+
+def test_solvers_of_one_operation_refuse_problems_of_another() -> None:
+    resize, conv = hf.UpsampleProblem.create("bwd", **SIZES), hf.ConvProblem.create("fwd", (1, 2, 5, 5), (2, 2, 3, 3))
+    with pytest.raises(NotApplicableError, match="solves another operation"):
+        hf.plan(resize, solver="GemmBwdRest")
+    with pytest.raises(NotApplicableError, match="solves another operation"):
+        hf.plan(conv, solver="UpsampleBwdGather")
+    assert {one.solver_id for one in hf.explain(resize)}.isdisjoint(one.solver_id for one in hf.explain(conv))
+
+
+def test_a_workspace_limit_leaves_solvers_without_one() -> None:
+    problem = hf.UpsampleProblem.create("bwd", **SIZES)
+    assert [one.workspace_bytes for one in hf.immediate(problem, workspace_limit=0)] == [0, 0]

@@ -1,0 +1,111 @@
+"""What the upsampling solvers hand out and refuse, and how they rank."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from hipfind.invokers.steps import ClearStep, KernelStep, flat
+from hipfind.problem import ConvProblem, UpsampleProblem
+from hipfind.solvers.reasons import Reason
+from hipfind.solvers.registry import AnySolver, default_registry
+from hipfind.target import known
+
+HOST, GPU = known("x86_64"), known("sm_90")
+SOLVERS = {solver.SolverDbId(): solver for solver in default_registry().for_operation("upsample")}
+SIZES = {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)}
+
+
+def create(**more: Any) -> UpsampleProblem:
+    return UpsampleProblem.create("bwd", **{**SIZES, **more})
+
+
+def words(name: str, problem: UpsampleProblem, target: Any = GPU) -> list[str]:
+    solver = SOLVERS[name]
+    answer = solver.IsApplicable(target, problem)
+    assert answer, f"{name} refuses {problem}: {answer}"
+    steps = flat(solver.GetSolution(target, problem).steps)
+    return ["clear" if isinstance(step, ClearStep) else step.kernel.entry for _, step in steps if _is_plain(step)]
+
+
+def _is_plain(step: object) -> bool:
+    return isinstance(step, (ClearStep, KernelStep))
+
+
+def refusal(solver: AnySolver, problem: Any, target: Any = GPU) -> Reason | None:
+    return solver.IsApplicable(target, problem).reason
+
+
+def test_steps_of_each_solver() -> None:
+    problem = create()
+    assert words("UpsampleBwdBlock", problem) == ["upsample_block"]
+    assert words("UpsampleBwdGather", problem) == ["upsample_tables", "upsample_gather"]
+    assert words("UpsampleBwdSeparable", problem) == ["upsample_tables", "upsample_rows", "upsample_columns"]
+    assert words("UpsampleBwdScatter", problem) == ["clear", "upsample_scatter"]
+    assert words("UpsampleBwdScatter", create(dtype="bf16")) == ["clear", "upsample_scatter", "sum_partials"]
+    assert words("UpsampleBwdScatter", create(dx_strides=(300, 100, 11, 2)))[-1] == "sum_partials"
+    assert words("UpsampleEmptyBatch", create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10))) == []
+
+
+def test_a_window_for_one_group_needs_no_workspace_and_one_for_many_sums_up() -> None:
+    block = SOLVERS["UpsampleBwdBlock"]
+    assert block.GetWorkspaceSize(GPU, create()) == 0
+    one = UpsampleProblem.create("bwd", (1, 2, 1, 1), (1, 2, 1024, 1024))
+    assert words("UpsampleBwdBlock", one) == ["upsample_block", "sum_partials"]
+    assert block.GetWorkspaceSize(GPU, one) % (one.dx.elements * 4) == 0
+    assert block.GetWorkspaceSize(GPU, one) >= GPU.compute_units * 4
+
+
+def test_refusals() -> None:
+    for solver in SOLVERS.values():
+        assert refusal(solver, ConvProblem.create("bwd", (1, 1, 3, 3), (1, 1, 2, 2))) is Reason.OPERATION
+        if solver.SolverDbId() != "UpsampleEmptyBatch":
+            assert refusal(solver, create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10))) is Reason.EMPTY
+            assert refusal(solver, create(), dataclasses.replace(HOST, kernels=False)) is Reason.NO_COMPILER
+            assert refusal(solver, create(), dataclasses.replace(GPU, max_items=10)) is Reason.TOO_LARGE
+            huge = create(dx=(1, 1, 2**30, 1), dy=(1, 1, 2**30, 1))
+            assert refusal(solver, huge) is Reason.TOO_LARGE
+    assert refusal(SOLVERS["UpsampleEmptyBatch"], create()) is Reason.NOT_EMPTY
+    scattered = create(dy_strides=(540, 180, 1, 18))
+    assert refusal(SOLVERS["UpsampleBwdBlock"], scattered) is Reason.LAYOUT
+    assert refusal(SOLVERS["UpsampleBwdSeparable"], scattered) is Reason.LAYOUT
+    assert refusal(SOLVERS["UpsampleBwdBlock"], create(dx=(1, 7001, 2, 2), dy=(1, 7001, 4, 4), layout="NHWC")) is (
+        Reason.TOO_LARGE
+    )
+
+
+def test_only_the_scatter_is_refused_where_a_gpu_must_be_deterministic() -> None:
+    problem = create(deterministic=True)
+    refused = {
+        name: refusal(solver, problem) for name, solver in SOLVERS.items() if not solver.IsApplicable(GPU, problem)
+    }
+    assert refused.pop("UpsampleEmptyBatch") is Reason.NOT_EMPTY
+    assert refused == {"UpsampleBwdScatter": Reason.DETERMINISTIC}
+    assert SOLVERS["UpsampleBwdScatter"].IsApplicable(HOST, problem), "a host thread scatters whole planes"
+
+
+@pytest.mark.parametrize("arch", ["x86_64", "sm_90", "gfx942"])
+@pytest.mark.parametrize(
+    ("dx", "out"),
+    [
+        ((4, 256, 64, 64), (128, 128)),
+        ((1, 3, 32, 32), (1024, 1024)),
+        ((8, 256, 32, 32), (512, 512)),
+        ((2, 19, 128, 256), (1024, 2048)),
+        ((8, 128, 256, 256), (128, 128)),
+    ],
+)
+def test_the_scatter_is_never_expected_to_win(arch: str, dx: tuple[int, ...], out: tuple[int, int]) -> None:
+    """B63, before anything was measured."""
+    for layout in ("NCHW", "NHWC"):
+        problem = UpsampleProblem.create("bwd", dx, (*dx[:2], *out), layout=layout)
+        expected = {
+            name: solver.GetExpectedTime(known(arch), problem)
+            for name, solver in SOLVERS.items()
+            if solver.IsApplicable(known(arch), problem)
+        }
+        assert min(expected, key=lambda name: expected[name]) != "UpsampleBwdScatter"
+        floor = problem.min_bytes / (known(arch).bandwidth_gbs * 1e9) * 1e3
+        assert all(time >= floor for time in expected.values()), "faster than memory"
