@@ -77,9 +77,8 @@ def build() -> pathlib.Path:
 
     enums = _enums()
     digest = hashlib.sha256(repr(_compiler()).encode() + enums.encode())
-    for path in sorted(SOURCES.iterdir()):
-        if path.suffix in (".cpp", ".h", ".py"):
-            digest.update(path.read_bytes())
+    for path in sorted((*SOURCES.glob("*.cpp"), *SOURCES.glob("*.h"), pathlib.Path(__file__))):
+        digest.update(path.read_bytes())
     root = pathlib.Path(tempfile.gettempdir()) / f"hipfind-standin-{os.getuid()}"
     root.mkdir(mode=0o700, exist_ok=True)
     folder = root / digest.hexdigest()[:16]
