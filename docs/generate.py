@@ -10,6 +10,7 @@ import click
 
 from hipfind import settings
 from hipfind.cli.main import main
+from hipfind.cli.options import PREFIX
 from hipfind.problem.driver_flags import PROBLEM_FLAGS
 
 _GENERATED = "<!-- Made from the code by docs/generate.py (make docs). Do not edit. -->"
@@ -43,7 +44,7 @@ def settings_page() -> str:
 
 def cli_page() -> str:
     """The page of commands and their options."""
-    problem = {f"--{flag.long}" for flag in PROBLEM_FLAGS}
+    problem = {PREFIX + flag.long for flag in PROBLEM_FLAGS}
     lines = [
         "# Command line",
         "",
@@ -55,14 +56,14 @@ def cli_page() -> str:
     ]
     for path, command in _commands("hipfind", main):
         options = [option for option in command.params if not getattr(option, "hidden", False)]
-        own = [option for option in options if not problem.intersection(option.opts)]
+        own = [option for option in options if option.name not in problem]
         lines += ["", f"## {path}", "", _paragraphs(command.help or "")]
         if "As `hipfind conv`" in lines[-1]:
             continue
         if len(own) < len(options):
             lines += ["", "Takes the [problem flags](#problem-flags), and:"]
         lines += ["", *_OPTION_HEAD, *map(_option_row, own)]
-    shared = [option for option in main.commands["find"].params if problem.intersection(option.opts)]
+    shared = [option for option in main.commands["find"].params if option.name in problem]
     lines += ["", "## Problem flags", "", "MIOpenDriver's, with its defaults.", "", *_OPTION_HEAD]
     return "\n".join([*lines, *(_option_row(option) for option in shared if not getattr(option, "hidden", False)), ""])
 

@@ -21,7 +21,7 @@ AnyFunction = Callable[..., Any]
 _BY_DTYPE = {dtype.value: base for base, dtype in BASES.items() if base != "convfp32"}  # which is conv
 _PARSERS: dict[str, Callable[[str], Problem]] = {"conv": ConvProblem.from_key, "upsample": UpsampleProblem.from_key}
 """By the first word of a key."""
-_PREFIX = "flag_"
+PREFIX = "flag_"
 """Marks the parameters that are MIOpenDriver's flags, which may not clash with a command's own."""
 
 
@@ -35,7 +35,7 @@ def driver_options(flags: tuple[Flag, ...], refused: Container[str] = ()) -> Cal
     def decorate(function: AnyFunction) -> AnyFunction:
         @functools.wraps(function)
         def call(**arguments: Any) -> Any:
-            values = {flag.long: arguments.pop(_PREFIX + flag.long) for flag in flags}
+            values = {flag.long: arguments.pop(PREFIX + flag.long) for flag in flags}
             return function(given={name: value for name, value in values.items() if value is not None}, **arguments)
 
         command: AnyFunction = call
@@ -49,7 +49,7 @@ def driver_options(flags: tuple[Flag, ...], refused: Container[str] = ()) -> Cal
 def _flag_option(flag: Flag, hidden: bool) -> Callable[[AnyFunction], AnyFunction]:
     default = f"  [default: {flag.default}]" if flag.default != "" else ""
     return click.option(
-        _PREFIX + flag.long,
+        PREFIX + flag.long,
         f"--{flag.long}",
         f"-{flag.short}",
         metavar="INT" if flag.kind is int else "TEXT",
