@@ -228,8 +228,11 @@ HF_DEVICE void sum_parts(
 #else
 // ---- a group of one -----------------------------------------------------------------------------------------------
 
+constexpr int RUN = 512;  // neighbouring elements at once, in the nearest cache
+
 // Adds a row of dy to the sums of the pixel row that it belongs to, and of the next one.
-HF_DEVICE void add(acc_t* HF_RESTRICT to, const elem_t* HF_RESTRICT row, acc_t weight, int length) {
+template <typename T>
+HF_DEVICE void add(acc_t* HF_RESTRICT to, const T* HF_RESTRICT row, acc_t weight, int length) {
     for (int e = 0; e < length; ++e) to[e] += weight * load(row[e]);
 }
 HF_DEVICE void add_to_both(
@@ -262,43 +265,33 @@ HF_DEVICE void sum_columns(
         sums[j] = sum;
     }
 }
-HF_DEVICE void put_one(const Results& results, int64 place, acc_t sum) {
+HF_DEVICE void put_run(const Results& results, int64 place, int64 step, const acc_t* HF_RESTRICT sums, int count) {
     if (results.partials)
-        results.partials[place] = sum;
+        for (int e = 0; e < count; ++e) results.partials[place + e * step] = sums[e];
+    else if (step == 1)
+        for (int e = 0; e < count; ++e) results.dx[place + e] = store<elem_t>(sums[e]);
     else
-        results.dx[place] = store<elem_t>(sum);
-}
-HF_DEVICE void put_elements(
-    const Results& results, const acc_t* HF_RESTRICT row, const Tile& tile, const ColumnTable& table,
-    const acc_t* HF_RESTRICT taps, int i) {
-    acc_t sums[TILE_W];
-    sum_columns(sums, row, table, taps, tile.width);
-    const int64 place = i * tile.row;
-    if (results.dx && tile.pixel == 1)
-        for (int j = 0; j < tile.width; ++j) results.dx[place + j] = store<elem_t>(sums[j]);
-    else
-        for (int j = 0; j < tile.width; ++j) put_one(results, place + j * tile.pixel, sums[j]);
+        for (int e = 0; e < count; ++e) results.dx[place + e * step] = store<elem_t>(sums[e]);
 }
 // A row of results where a pixel is several neighbouring channels.
 HF_DEVICE void put_pixels(
     const Results& results, const acc_t* HF_RESTRICT row, const Tile& tile, const ColumnTable& table, int inner, int i) {
-    for (int j = 0; j < tile.width; ++j) {
-        const acc_t* weights = table.weights + table.middle[j];
-        for (int c = 0; c < inner; c += PACK) {
-            acc_t sums[PACK];
-            for (int e = 0; e < PACK; ++e) sums[e] = 0;
+    acc_t sums[RUN];
+    for (int j = 0; j < tile.width; ++j)
+        for (int c = 0; c < inner; c += RUN) {
+            const int count = int(least(RUN, inner - c));
+            for (int e = 0; e < count; ++e) sums[e] = 0;
             for (int o = table.begin[j]; o < table.middle[j + 1]; ++o)
-                for (int e = 0; e < PACK; ++e) sums[e] += weights[o] * row[o * inner + c + e];
-            put(results, i * tile.row + j * tile.pixel + c, sums);
+                add(sums, row + o * inner + c, table.weights[table.middle[j] + o], count);
+            put_run(results, i * tile.row + j * tile.pixel + c, 1, sums, count);
         }
-    }
 }
 
 // The whole tile: each row of dy is read once; as it goes, the sums of a pixel row become complete and are put.
 HF_DEVICE void put_tile(
     const Results& results, acc_t* HF_RESTRICT row_sums, const BlockParams& p, const Tile& tile, const RowTable& rows,
     const ColumnTable& columns, const elem_t* HF_RESTRICT corner) {
-    acc_t taps[TILE_W * TAPS + 1];
+    acc_t taps[TILE_W * TAPS + 1], results_row[TILE_W];
     for (int j = 0; j < tile.width; ++j)
         for (int tap = 0; tap < least(TAPS, columns.middle[j + 1] - columns.begin[j]); ++tap)
             taps[tap * TILE_W + j] = columns.weights[columns.middle[j] + columns.begin[j] + tap];
@@ -321,10 +314,12 @@ HF_DEVICE void put_tile(
                         to, next, row, rows.weights[rows.middle[i] + o], rows.weights[rows.middle[i + 1] + o], run);
             }
         if (i >= 0) {
-            if (inner == 1)
-                put_elements(results, sums, tile, columns, taps, i);
-            else
+            if (inner == 1) {
+                sum_columns(results_row, sums, columns, taps, tile.width);
+                put_run(results, i * tile.row, tile.pixel, results_row, tile.width);
+            } else {
                 put_pixels(results, sums, tile, columns, inner, i);
+            }
             for (int e = 0; e < tile.pitch; ++e) sums[e] = 0;
         }
         acc_t* done = sums;

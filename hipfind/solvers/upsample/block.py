@@ -28,7 +28,6 @@ from hipfind.target import Target
 
 _PIXEL_BYTES = 128
 """Neighbouring channels that a plane takes: a line of a GPU's cache."""
-_HOST_PACK = 8
 
 
 class UpsampleBwdBlock(Solver[UpsampleProblem]):
@@ -86,7 +85,7 @@ def _layout(target: Target, problem: UpsampleProblem) -> _Layout:
     h, w = (coordinates(axis) for axis in problem.axes)
     planes = planes_of(problem, _inner(target, problem))
     alignment = _alignment(target, room, planes.inner)
-    pack = rules.pack_of(planes.inner, _HOST_PACK if target.is_host else room.line)
+    pack = 1 if target.is_host else rules.pack_of(planes.inner, room.line)
     return _Layout(room, h, w, planes, pack, alignment, tiling_of(target, room, h, w, planes, pack, alignment))
 
 

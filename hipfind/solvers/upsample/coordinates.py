@@ -1,8 +1,8 @@
 """Coordinates of a resized axis as exact whole numbers: source(o) = (step * o + shift) / unit.
 
-With sizes alone, torch's rule is a fraction as it stands. With a scale factor the step is the double 1 / scale, taken as
-a simple fraction that rounds to it where there is one, else as the nearest fraction that keeps all products within 62
-bits: its error is at most size / 2^61, and an output's source has as many times that.
+With sizes alone, torch's rule is a fraction as it stands. With a scale factor the step is the double 1 / scale, taken
+as a simple fraction that rounds to it where there is one, else as the nearest fraction that keeps all products within
+62 bits: its error is at most size / 2^61, and the source of output o has o times that.
 """
 
 from __future__ import annotations

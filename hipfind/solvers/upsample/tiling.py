@@ -14,6 +14,8 @@ from hipfind.solvers.upsample.coordinates import Coordinates
 from hipfind.solvers.upsample.planes import Planes
 from hipfind.target import Target
 
+_LEAST_COLUMNS = 3
+"""That a tile should have where a pixel's window is wide, so that it reads not too much twice."""
 _GROUPS_PER_CORE = 16
 _GROUPS_PER_UNIT = 2
 _MANY_GROUPS_PER_UNIT = 16
@@ -37,8 +39,6 @@ class Room:
     """Neighbouring elements that a member takes at once; 0: the whole row, for a group of one."""
     row_length: int
     """Elements of a row of dy that a tile should look at: enough for long runs, few enough for several rows."""
-    least_w: int
-    """Columns that a tile should have all the same, so that it reads not too much twice."""
 
     @property
     def defines(self) -> tuple[tuple[str, str], ...]:
@@ -56,12 +56,12 @@ def room_of(target: Target, dtype: DType) -> Room:
     """A GPU's shared memory for several groups a compute unit, or a host core's nearest caches."""
     if target.is_host:
         return Room(
-            sums=65536, scratch=1, rows=4096, columns=8192, tile_h=512, tile_w=512, line=0, row_length=4096, least_w=7
+            sums=65536, scratch=1, rows=4096, columns=8192, tile_h=512, tile_w=512, line=0, row_length=4096
         )  # fmt: skip
     share = 2 if dtype is DType.FP64 else 1
     return Room(
         sums=4096 // share, scratch=2048 // share, rows=256, columns=512, tile_h=32, tile_w=256,
-        line=16 // dtype.itemsize, row_length=256 // share, least_w=3,
+        line=16 // dtype.itemsize, row_length=256 // share,
     )  # fmt: skip
 
 
@@ -98,7 +98,7 @@ def tiling_of(
         return planes.total * -(-h.size // tile_h) * -(-w.size // tile_w)
 
     most_columns = min(room.columns, room.sums // slots // planes.inner) - alignment
-    wanted_columns = max(room.row_length // planes.inner, w.span(room.least_w))
+    wanted_columns = max(room.row_length // planes.inner, w.span(_LEAST_COLUMNS))
     tile_w = _even(w.size, min(room.tile_w, w.pixels(min(wanted_columns, most_columns))))
     chunks_w = -(-w.span(tile_w) // most_columns)
     columns = -(-w.span(tile_w) // chunks_w)
