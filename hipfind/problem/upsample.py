@@ -6,7 +6,8 @@ coordinates::
     align_corners:  source(o) = o * (in - 1) / (out - 1)                       (0 where out is 1)
     otherwise:      source(o) = max(0, (o + 1/2) * step - 1/2),  step = in / out, or 1 / scale where a scale is given
 
-limited to the last pixel. Backward, every pixel of dx sums the elements of dy that read it, each by its weight.
+limited to the last pixel. An axis whose size stays the same is copied, whatever the scale (as torch does on CPUs).
+Backward, every pixel of dx sums the elements of dy that read it, each by its weight.
 """
 
 from __future__ import annotations
@@ -273,7 +274,7 @@ def _scaled(size: int, scale: float) -> int:
 
 def _effective(axis: Axis) -> float | None:
     """The scale where it changes the coordinates, else None."""
-    if axis.align_corners or axis.scale is None or 1.0 / axis.scale == axis.size / axis.out:
+    if axis.align_corners or axis.scale is None or axis.size == axis.out or 1.0 / axis.scale == axis.size / axis.out:
         return None
     return axis.scale
 

@@ -55,6 +55,7 @@ def test_scales_are_kept_only_where_they_make_a_difference() -> None:
     assert other != plain and other.scales == (2.05, 2.05)
     assert create(scales=(2.0, 2.05)).scales == (None, 2.05)
     assert create(scales=2.05, align_corners=True) == create(align_corners=True)
+    assert create(dy=(2, 3, 9, 12), scales=(1.05, 2.45)).scales == (None, 2.45), "an axis of the same size is copied"
 
 
 def test_sizes_follow_from_scales() -> None:
