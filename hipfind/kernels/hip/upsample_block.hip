@@ -228,7 +228,7 @@ HF_DEVICE void sum_parts(
 #else
 // ---- a group of one -----------------------------------------------------------------------------------------------
 
-constexpr int RUN = 512;  // neighbouring elements at once, in the nearest cache
+constexpr int RUN = 512, FEW = 32;  // sums of a row at once
 
 // Adds a row of dy to the sums of the pixel row that it belongs to, and of the next one.
 template <typename T>
@@ -245,12 +245,12 @@ HF_DEVICE void add_to_both(
     }
 }
 
-// A row of results where a pixel is one element. With TAPS many columns are summed at once: what a narrower window does
-// not have is read and left out, never multiplied by 0.
+// Pixels [begin, end) of a row where a pixel is one element. With TAPS there are no loops inside: what a narrower window
+// does not have is read and left out, never multiplied by 0.
 HF_DEVICE void sum_columns(
     acc_t* HF_RESTRICT sums, const acc_t* HF_RESTRICT row, const ColumnTable& table, const acc_t* HF_RESTRICT taps,
-    int width) {
-    for (int j = 0; j < width; ++j) {
+    int begin, int end) {
+    for (int j = begin; j < end; ++j) {
         const int first = table.begin[j], count = table.middle[j + 1] - first;
         acc_t sum = 0;
         if (TAPS > 0) {
@@ -262,7 +262,7 @@ HF_DEVICE void sum_columns(
             const acc_t* weights = table.weights + table.middle[j] + first;
             for (int tap = 0; tap < count; ++tap) sum += weights[tap] * row[first + tap];
         }
-        sums[j] = sum;
+        sums[j - begin] = sum;
     }
 }
 HF_DEVICE void put_run(const Results& results, int64 place, int64 step, const acc_t* HF_RESTRICT sums, int count) {
@@ -272,6 +272,18 @@ HF_DEVICE void put_run(const Results& results, int64 place, int64 step, const ac
         for (int e = 0; e < count; ++e) results.dx[place + e] = store<elem_t>(sums[e]);
     else
         for (int e = 0; e < count; ++e) results.dx[place + e * step] = store<elem_t>(sums[e]);
+}
+// A row of results where a pixel is one element, a few at a time: a long row of sums would lie in the way of what is
+// read, as addresses that differ by 4096 do.
+HF_DEVICE void put_elements(
+    const Results& results, const acc_t* HF_RESTRICT row, const Tile& tile, const ColumnTable& table,
+    const acc_t* HF_RESTRICT taps, int i) {
+    acc_t sums[FEW];
+    for (int j = 0; j < tile.width; j += FEW) {
+        const int end = int(least(j + FEW, tile.width));
+        sum_columns(sums, row, table, taps, j, end);
+        put_run(results, i * tile.row + j * tile.pixel, tile.pixel, sums, end - j);
+    }
 }
 // A row of results where a pixel is several neighbouring channels.
 HF_DEVICE void put_pixels(
@@ -291,7 +303,7 @@ HF_DEVICE void put_pixels(
 HF_DEVICE void put_tile(
     const Results& results, acc_t* HF_RESTRICT row_sums, const BlockParams& p, const Tile& tile, const RowTable& rows,
     const ColumnTable& columns, const elem_t* HF_RESTRICT corner) {
-    acc_t taps[TILE_W * TAPS + 1], results_row[TILE_W];
+    acc_t taps[TILE_W * TAPS + 1];
     for (int j = 0; j < tile.width; ++j)
         for (int tap = 0; tap < least(TAPS, columns.middle[j + 1] - columns.begin[j]); ++tap)
             taps[tap * TILE_W + j] = columns.weights[columns.middle[j] + columns.begin[j] + tap];
@@ -314,12 +326,10 @@ HF_DEVICE void put_tile(
                         to, next, row, rows.weights[rows.middle[i] + o], rows.weights[rows.middle[i + 1] + o], run);
             }
         if (i >= 0) {
-            if (inner == 1) {
-                sum_columns(results_row, sums, columns, taps, tile.width);
-                put_run(results, i * tile.row, tile.pixel, results_row, tile.width);
-            } else {
+            if (inner == 1)
+                put_elements(results, sums, tile, columns, taps, i);
+            else
                 put_pixels(results, sums, tile, columns, inner, i);
-            }
             for (int e = 0; e < tile.pitch; ++e) sums[e] = 0;
         }
         acc_t* done = sums;

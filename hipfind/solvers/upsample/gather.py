@@ -30,6 +30,8 @@ _LINE_BYTES = 16
 _MOST_PIXELS = 16
 """Pixels of a column that a thread takes at most: what it reads twice is one pixel's share of dy."""
 _THREADS_PER_UNIT = 1024
+_CACHE_SPEED = 6
+"""How many times faster than its memory a GPU's nearest caches are."""
 
 
 class UpsampleBwdGather(Solver[UpsampleProblem]):
@@ -64,13 +66,16 @@ def _gather_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         h.size, w.size, h.out, *planes.dy, *planes.dx, planes.per_image, packs, segment, segments,
         int(planes.dy.are_multiples(pack)), int(planes.dx.are_multiples(pack)),
     )  # fmt: skip
+    # Neighbouring threads of single columns are a scale apart: the nearest cache hands out whole lines for each of them.
+    spread = 1.0 if target.is_host or planes.inner > 1 else max(2 * w.out / w.size / _CACHE_SPEED, 1.0)
+    read = problem.dy.nbytes * h.span(segment) * segments / h.out * spread
     return KernelStep(
         KernelSpec("upsample_gather.hip", "upsample_gather", defines),
         (Operand("dy"), Operand("dx"), tables.weights, tables.bounds),
         params,
         items=columns * segments,
-        flops=8 * problem.dy.elements,
-        bytes=int(problem.dy.nbytes * h.span(segment) * segments / h.out) + problem.dx.nbytes,
+        flops=8 * (problem.dy.elements + problem.dx.elements),
+        bytes=int(read) + problem.dx.nbytes,
         efficiency=0.025 if target.is_host else 0.25,
     )
 

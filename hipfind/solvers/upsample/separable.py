@@ -119,7 +119,7 @@ def _column_step(target: Target, problem: UpsampleProblem, planes: Planes) -> Ke
         (Operand(WORKSPACE, tables.nbytes), Operand("dx"), tables.weights, tables.bounds),
         params,
         items=planes.total * height * width * packs,
-        flops=4 * sums,
+        flops=4 * sums + 8 * problem.dx.elements,
         bytes=sums * sum_bytes(problem.dtype) + problem.dx.nbytes,
         efficiency=0.025 if target.is_host else 0.25,
     )

@@ -56,7 +56,7 @@ def room_of(target: Target, dtype: DType) -> Room:
     """A GPU's shared memory for several groups a compute unit, or a host core's nearest caches."""
     if target.is_host:
         return Room(
-            sums=65536, scratch=1, rows=4096, columns=8192, tile_h=512, tile_w=512, line=0, row_length=4096
+            sums=65536, scratch=1, rows=4096, columns=8192, tile_h=512, tile_w=512, line=0, row_length=32768
         )  # fmt: skip
     share = 2 if dtype is DType.FP64 else 1
     return Room(
