@@ -23,11 +23,13 @@ from hipfind.solvers.upsample import rules
 from hipfind.solvers.upsample.coordinates import Coordinates, coordinates
 from hipfind.solvers.upsample.planes import Planes, has_neighbouring_channels, has_neighbouring_columns, planes_of
 from hipfind.solvers.upsample.sums import sum_bytes, sum_step
-from hipfind.solvers.upsample.tiling import Room, Tiling, room_of, tiling_of
+from hipfind.solvers.upsample.tiling import LEAST_COLUMNS, Room, Tiling, room_of, tiling_of
 from hipfind.target import Target
 
-_PIXEL_BYTES = 128
-"""Neighbouring channels that a plane takes: a line of a GPU's cache."""
+_PIXEL_BYTES = 64
+"""Neighbouring channels that a plane takes: what memory hands out at once, or less where windows are so wide that a tile
+would have few rows."""
+_LEAST_ROWS = 4
 
 
 class UpsampleBwdBlock(Solver[UpsampleProblem]):
@@ -98,9 +100,10 @@ def _inner(target: Target, problem: UpsampleProblem) -> int:
     is_flat = planes_of(problem, problem.c).is_flat
     if target.is_host:
         return problem.c
-    line = room_of(target, problem.dtype).line
-    wanted = max(_PIXEL_BYTES // problem.dtype.itemsize, line)
-    shares = [share for share in range(line, wanted + 1, line) if problem.c % share == 0]
+    room = room_of(target, problem.dtype)
+    few_rows = room.sums // (_LEAST_ROWS * coordinates(problem.axes[1]).span(LEAST_COLUMNS))
+    most = max(min(_PIXEL_BYTES // problem.dtype.itemsize, few_rows), room.line)
+    shares = [share for share in range(room.line, most + 1, room.line) if problem.c % share == 0]
     return shares[-1] if shares else problem.c if is_flat else 0
 
 

@@ -66,7 +66,7 @@ def _gather_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         h.size, w.size, h.out, *planes.dy, *planes.dx, planes.per_image, packs, segment, segments,
         int(planes.dy.are_multiples(pack)), int(planes.dx.are_multiples(pack)),
     )  # fmt: skip
-    # Neighbouring threads of single columns are a scale apart: the nearest cache hands out whole lines for each of them.
+    # Neighbouring threads of single columns are a scale apart: the nearest cache hands out a line for each of them.
     spread = 1.0 if target.is_host or planes.inner > 1 else max(2 * w.out / w.size / _CACHE_SPEED, 1.0)
     read = problem.dy.nbytes * h.span(segment) * segments / h.out * spread
     return KernelStep(

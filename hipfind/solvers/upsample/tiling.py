@@ -14,7 +14,9 @@ from hipfind.solvers.upsample.coordinates import Coordinates
 from hipfind.solvers.upsample.planes import Planes
 from hipfind.target import Target
 
-_LEAST_COLUMNS = 3
+_DIVISIONS = tuple(sorted({1 << power for power in range(31)} | {3 << power for power in range(30)}))
+"""Numbers of tiles in a row that are tried."""
+LEAST_COLUMNS = 3
 """That a tile should have where a pixel's window is wide, so that it reads not too much twice."""
 _GROUPS_PER_CORE = 16
 _GROUPS_PER_UNIT = 2
@@ -60,7 +62,7 @@ def room_of(target: Target, dtype: DType) -> Room:
         )  # fmt: skip
     share = 2 if dtype is DType.FP64 else 1
     return Room(
-        sums=4096 // share, scratch=2048 // share, rows=256, columns=512, tile_h=32, tile_w=256,
+        sums=4096 // share, scratch=2048 // share, rows=384, columns=512, tile_h=32, tile_w=256,
         line=16 // dtype.itemsize, row_length=256 // share,
     )  # fmt: skip
 
@@ -91,22 +93,22 @@ def tiling_of(
     target: Target, room: Room, h: Coordinates, w: Coordinates, planes: Planes, pack: int, alignment: int
 ) -> Tiling:
     """A tiling that fits the room. ``alignment``: of a tile's first column of dy, ``pack``: elements of one result."""
-    wanted = target.compute_units * (_GROUPS_PER_CORE if target.is_host else _GROUPS_PER_UNIT)
     slots = 2 if target.is_host else 1  # rows of sums, at least
+    most_columns = min(room.columns, room.sums // slots // planes.inner) - alignment
+    tile_h, tile_w = (
+        _long_tile(room, h, w, planes.inner, most_columns)
+        if target.is_host
+        else _square_tile(room, h, w, planes.inner, most_columns, alignment)
+    )
+    chunks_w = -(-w.span(tile_w) // most_columns)
 
     def groups(tile_h: int, tile_w: int) -> int:
         return planes.total * -(-h.size // tile_h) * -(-w.size // tile_w)
 
-    most_columns = min(room.columns, room.sums // slots // planes.inner) - alignment
-    wanted_columns = max(room.row_length // planes.inner, w.span(_LEAST_COLUMNS))
-    tile_w = _even(w.size, min(room.tile_w, w.pixels(min(wanted_columns, most_columns))))
-    chunks_w = -(-w.span(tile_w) // most_columns)
-    columns = -(-w.span(tile_w) // chunks_w)
-    slots = room.sums // room.pitch(columns, planes.inner, alignment)
-    tile_h = _even(h.size, min(room.tile_h, h.pixels(room.rows) if target.is_host else slots))
+    wanted = target.compute_units * (_GROUPS_PER_CORE if target.is_host else _GROUPS_PER_UNIT)
     while groups(tile_h, tile_w) < wanted and tile_h > 1:
         tile_h = -(-tile_h // 2)
-    while groups(tile_h, tile_w) < wanted and tile_w > 1 and chunks_w == 1:
+    while groups(tile_h, tile_w) < wanted and tile_w > 1:
         tile_w = -(-tile_w // 2)
 
     rows = h.span(tile_h)
@@ -123,6 +125,35 @@ def tiling_of(
         planes_per_group=together,
     )
     return tiling if target.is_host else _for_members(tiling, room, h, w, planes.inner, pack, alignment)
+
+
+def _long_tile(room: Room, h: Coordinates, w: Coordinates, inner: int, most_columns: int) -> tuple[int, int]:
+    """Height and width of a tile with long rows; a thread goes down them, so that height costs nothing."""
+    columns = max(room.row_length // inner, w.span(LEAST_COLUMNS))
+    tile_w = min(room.tile_w, w.pixels(min(columns, most_columns)))
+    return _even(h.size, min(room.tile_h, h.pixels(room.rows))), _even(w.size, tile_w)
+
+
+def _square_tile(
+    room: Room, h: Coordinates, w: Coordinates, inner: int, most_columns: int, alignment: int
+) -> tuple[int, int]:
+    """Height and width of the tile that reads least twice; where a pixel is one element its rows are not short."""
+    best, least = (1, 1), 0
+    for tiles in _DIVISIONS:
+        tile_w = -(-w.size // tiles)
+        columns = w.span(tile_w)
+        if tile_w > room.tile_w or (columns > most_columns and tile_w > 1):
+            continue
+        if least and inner == 1 and columns < room.row_length // 2:
+            break
+        slots = room.sums // room.pitch(min(columns, most_columns), inner, alignment)
+        tile_h = _even(h.size, min(room.tile_h, slots, h.pixels(room.rows)))
+        read = -(-w.size // tile_w) * columns * -(-h.size // tile_h) * h.span(tile_h)
+        if not least or read < least:
+            best, least = (tile_h, tile_w), read
+        if tile_w == 1:
+            break
+    return best
 
 
 def _for_members(
