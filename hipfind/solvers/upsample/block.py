@@ -27,8 +27,8 @@ from hipfind.solvers.upsample.tiling import LEAST_COLUMNS, Room, Tiling, room_of
 from hipfind.target import Target
 
 _PIXEL_BYTES = 64
-"""Neighbouring channels that a plane takes: what memory hands out at once, or less where windows are so wide that a tile
-would have few rows."""
+"""Neighbouring channels that a plane takes: what memory hands out at once, or less where windows are so wide that a
+tile would have few rows."""
 _LEAST_ROWS = 4
 
 
