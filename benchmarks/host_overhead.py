@@ -38,6 +38,20 @@ def per_call_us(call: Callable[[], Any], rounds: int = 15) -> float:
     return statistics.median(means)
 
 
+def interleaved_us(*calls: Callable[[], Any], rounds: int = 41) -> list[float]:
+    """Medians over rounds of the mean times in us, all calls in each round: the machine's speed varies with time."""
+    for call in calls:
+        call()
+    means: list[list[float]] = [[] for _ in calls]
+    for _ in range(rounds):
+        for call, times in zip(calls, means, strict=True):
+            start = time.perf_counter()
+            for _ in range(CALLS // 4):
+                call()
+            times.append((time.perf_counter() - start) / (CALLS // 4) * 1e6)
+    return [statistics.median(times) for times in means]
+
+
 def plan_rows(problem: ConvProblem, name: str, solver: str) -> list[dict[str, Any]]:
     """The plan's call, and the solution's own steps run on ready addresses."""
     plan = hf.plan(problem, solver=solver)
@@ -45,9 +59,9 @@ def plan_rows(problem: ConvProblem, name: str, solver: str) -> list[dict[str, An
     inputs = [arrays[role] for role in problem.inputs]
     out = arrays[problem.output]
     addresses = [arrays[role].ctypes.data for role in problem.roles] + [0]
-    steps = per_call_us(lambda: plan._invoker.run(addresses))
-    with_out = per_call_us(lambda: plan(*inputs, out=out))
-    making = per_call_us(lambda: plan(*inputs))
+    steps, with_out, making = interleaved_us(
+        lambda: plan._invoker.run(addresses), lambda: plan(*inputs, out=out), lambda: plan(*inputs)
+    )
     return [
         {"what": f"{name} ({plan.solver_id}): own steps", "us": steps, "beyond steps us": None, "limit us": None},
         {"what": "plan(x, w, out=y)", "us": with_out, "beyond steps us": with_out - steps, "limit us": 10.0},
