@@ -3,7 +3,7 @@
     python -m benchmarks.host_suite [--rounds 9] [--dtype fp32] [--only NAME] [--out benchmarks/results/host_suite_fp32]
 
 hipfind's side is a plan of the Find winner, measured in mode normal into a DB of its own; torch's side is the operator
-that its autograd calls. A round times both once, in turn, in alternating order.
+that its autograd calls. A round times both once, in turn, in alternating order, with a pause before each.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ from hipfind.device.devices import get_device
 from hipfind.problem import ConvProblem
 
 SUITE = pathlib.Path(__file__).with_name("host_suite.yaml")
+PAUSE_S = 0.03
+"""Before each call: torch's OpenMP threads go on spinning after a call, on cores that the next one needs."""
 TORCH_DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
@@ -87,6 +89,7 @@ def time_pair(first: Callable[[], Any], second: Callable[[], Any], rounds: int) 
         call()
     for index in range(rounds):
         for which in (0, 1) if index % 2 else (1, 0):
+            time.sleep(PAUSE_S)
             start = time.perf_counter()
             (first, second)[which]()
             times[which].append((time.perf_counter() - start) * 1e3)

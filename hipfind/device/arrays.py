@@ -15,12 +15,14 @@ import numpy as np
 
 from hipfind.device import gpu_arrays
 from hipfind.device.array_ref import ArrayRef, tensor_dtype, whole_strides
+from hipfind.device.host_outputs import OutputMemory
 from hipfind.errors import ArrayError
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import TensorDescriptor
 
 HOST = "host"
 _MOST_KEPT = 32
+_outputs = OutputMemory()
 
 
 def _numpy_address_reader() -> Callable[[Any], int | None]:
@@ -257,8 +259,8 @@ def _numpy_maker(descriptor: TensorDescriptor) -> Callable[[], Any]:
         return lambda: np.ndarray(descriptor.lengths, dtype, np.empty(descriptor.span_bytes, np.uint8), strides=strides)
     in_order, axes = storage
     if axes is None:
-        return lambda: np.empty(in_order, dtype)
-    return lambda: np.empty(in_order, dtype).transpose(axes)
+        return lambda: _outputs.empty(in_order, dtype)
+    return lambda: _outputs.empty(in_order, dtype).transpose(axes)
 
 
 def _storage(descriptor: TensorDescriptor) -> gpu_arrays.Storage | None:
