@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import threading
 import time
@@ -14,7 +15,7 @@ import hipfind as hf
 from hipfind.device.base import Device
 from hipfind.device.devices import get_device, list_devices
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import LtBlas
+from hipfind.device.gpu_blas import NoAlgorithmError
 from hipfind.errors import DeviceError, HipfindError, OutOfMemoryError
 from hipfind.invokers.steps import WORKSPACE, KernelStep, flat
 from hipfind.kernels.spec import GemmSpec, KernelSpec
@@ -107,9 +108,19 @@ def products(check_: Check) -> str:
         assert gap == 0 or np.array_equal(out[..., n:], c[..., n:]), f"gaps between rows were written for {spec}"
         worst = max(worst, error / limit)
         count += 1
-    blas, large = device.blas, GemmSpec(4096, 4096, 4096, DType.BF16, DType.BF16, 4096, 4096, 4096)
-    listed = blas.algorithms(large) if isinstance(blas, LtBlas) else []
-    return f"{count} products right (worst {worst:.2f} of the limit), {len(listed)} algorithms listed for 4096 cubed"
+    large = GemmSpec(4096, 4096, 4096, DType.BF16, DType.BF16, 4096, 4096, 4096)
+    return (
+        f"{count} products right (worst {worst:.2f} of the limit), {_count_ranks(device, large)} ranks for 4096 cubed"
+    )
+
+
+def _count_ranks(device: Device, spec: GemmSpec) -> int:
+    for rank in range(100):
+        try:
+            device.prepare_gemm(dataclasses.replace(spec, rank=rank))
+        except NoAlgorithmError:
+            return rank
+    return 100
 
 
 def _random(rng: np.random.Generator, shape: tuple[int, ...], gap: int, dtype: DType) -> np.ndarray[Any, Any]:

@@ -1,7 +1,8 @@
-"""Matrix products on NVIDIA GPUs: cuBLASLt through nvmath-python's low-level bindings."""
+"""Matrix products on NVIDIA GPUs: cuBLASLt, and cuBLAS for what it cannot do, through nvmath-python's bindings."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from typing import Any
 
@@ -9,8 +10,9 @@ import numpy as np
 from nvmath import CudaDataType
 from nvmath.bindings import cublas, cublasLt
 
+from hipfind.device import gpu_blas
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, LtBlas, Matrix, Product, Scalars
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
@@ -22,7 +24,12 @@ _TYPES = {
     DType.BF16: CudaDataType.CUDA_R_16BF,
 }
 _NOT_SUPPORTED = 15  # CUBLAS_STATUS_NOT_SUPPORTED
-_FAILURES = (cublasLt.cuBLASLtError, RuntimeError)  # RuntimeError: the library or a symbol is missing
+_TRANS = (cublas.Operation.N, cublas.Operation.T)
+_FAILURES = (
+    cublasLt.cuBLASLtError,
+    cublas.cuBLASError,
+    RuntimeError,
+)  # RuntimeError: the library or a symbol is missing
 _MIN_ALIGNMENTS = (
     cublasLt.MatmulPreferenceAttribute.MIN_ALIGNMENT_A_BYTES,
     cublasLt.MatmulPreferenceAttribute.MIN_ALIGNMENT_B_BYTES,
@@ -31,53 +38,61 @@ _MIN_ALIGNMENTS = (
 )
 
 
-def make_blas(device: GpuDevice) -> CublasLt:
-    """cuBLASLt. Raises DeviceError where it cannot be used."""
-    return CublasLt(device, device.driver)
+def make_blas(device: GpuDevice) -> GpuBlas:
+    """cuBLASLt and cuBLAS, or whichever is there. Raises DeviceError with both reasons when neither is."""
+    return gpu_blas.make_blas(device, CublasLt, Cublas)
 
 
 class CublasLt(LtBlas):
-    """cuBLASLt. fp32 products are computed in fp32 (no TF32)."""
+    """cuBLASLt."""
 
     def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
-        self._handle = _call("create")
-        self.version = f"cuBLASLt {_call('get_version')}"
+        self._handle = _call(cublasLt, "create")
+        self.version = f"cuBLASLt {_call(cublasLt, 'get_version')}"
 
     def describe(self, product: Product) -> tuple[Any, ...]:
-        is_double = product.a.dtype is DType.FP64
-        compute = cublas.ComputeType.COMPUTE_64F if is_double else cublas.ComputeType.COMPUTE_32F
-        operation = _call("matmul_desc_create", compute, _TYPES[DType.FP64 if is_double else DType.FP32])
-        for attribute, trans in (
-            (cublasLt.MatmulDescAttribute.TRANSA, product.trans_a),
-            (cublasLt.MatmulDescAttribute.TRANSB, product.trans_b),
-        ):
-            value = ctypes.c_int32(cublas.Operation.T if trans else cublas.Operation.N)
-            _set("matmul_desc_set_attribute", operation, attribute, value)
-        return (operation, *(self._layout(matrix, product.batch) for matrix in (product.a, product.b, product.c)))
+        scale = _TYPES[DType.FP64 if product.a.dtype is DType.FP64 else DType.FP32]
+        compute = _compute_type(product.a.dtype, tf32=product.tf32)
+        operation = _call(cublasLt, "matmul_desc_create", compute, scale)
+        made = [operation]
+        try:
+            for attribute, trans in (
+                (cublasLt.MatmulDescAttribute.TRANSA, product.trans_a),
+                (cublasLt.MatmulDescAttribute.TRANSB, product.trans_b),
+            ):
+                _set("matmul_desc_set_attribute", operation, attribute, ctypes.c_int32(_TRANS[trans]))
+            for matrix in (product.a, product.b, product.c):
+                shape = (_TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld)
+                made.append(_call(cublasLt, "matrix_layout_create", *shape))
+                self._set_batch(made[-1], product.batch, matrix.stride)
+        except DeviceError:
+            self.release(tuple(made))
+            raise
+        return tuple(made)
 
-    def _layout(self, matrix: Matrix, batch: int) -> int:
-        layout: int = _call("matrix_layout_create", _TYPES[matrix.dtype], matrix.rows, matrix.cols, matrix.ld)
+    def _set_batch(self, layout: int, batch: int, stride: int) -> None:
         if batch > 1:
             for attribute, value in (
                 (cublasLt.MatrixLayoutAttribute.BATCH_COUNT, ctypes.c_int32(batch)),
-                (cublasLt.MatrixLayoutAttribute.STRIDED_BATCH_OFFSET, ctypes.c_int64(matrix.stride)),
+                (cublasLt.MatrixLayoutAttribute.STRIDED_BATCH_OFFSET, ctypes.c_int64(stride)),
             ):
                 _set("matrix_layout_set_attribute", layout, attribute, value)
-        return layout
 
     @staticmethod
     def release(descriptors: tuple[Any, ...]) -> None:
         operation, *layouts = descriptors
-        cublasLt.matmul_desc_destroy(operation)
+        with contextlib.suppress(DeviceError):  # nobody can do anything about it
+            _call(cublasLt, "matmul_desc_destroy", operation)
         for layout in layouts:
-            cublasLt.matrix_layout_destroy(layout)
+            with contextlib.suppress(DeviceError):
+                _call(cublasLt, "matrix_layout_destroy", layout)
 
     def rank(self, descriptors: tuple[Any, ...], budget: int, alignment: int, count: int) -> list[Algorithm]:
         operation, a, b, c = descriptors
         found = np.zeros(count, cublasLt.matmul_heuristic_result_dtype)
         length = ctypes.c_int32()
-        preference = _call("matmul_preference_create")
+        preference = _call(cublasLt, "matmul_preference_create")
         try:
             limit = cublasLt.MatmulPreferenceAttribute.MAX_WORKSPACE_BYTES
             _set("matmul_preference_set_attribute", preference, limit, ctypes.c_uint64(budget))
@@ -95,7 +110,7 @@ class CublasLt(LtBlas):
                 return []
             raise DeviceError("matmul_algo_get_heuristic failed", got=str(error)) from error
         finally:
-            _call("matmul_preference_destroy", preference)
+            _call(cublasLt, "matmul_preference_destroy", preference)
         ranked = found[: length.value]
         # An entry begins with the algorithm, so its address is the algorithm's.
         return [
@@ -125,12 +140,39 @@ class CublasLt(LtBlas):
             raise kind("cublasLtMatmul failed", got=str(error)) from error
 
 
+class Cublas(PlainBlas):
+    """cuBLAS. It takes its workspace itself, and computes in full precision."""
+
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
+        super().__init__(device, driver)
+        self._handle = _call(cublas, "create")
+        self.version = f"cuBLAS {_call(cublas, 'get_version', self._handle)}"
+
+    def multiply(self, product: Product, scalars: Scalars, operands: tuple[int, int, int], stream: int) -> None:
+        p, (a, b, c) = product, (product.a, product.b, product.c)
+        types = [_TYPES[matrix.dtype] for matrix in (a, b, c)]
+        _call(cublas, "set_stream", self._handle, stream)
+        _call(
+            cublas, "gemm_strided_batched_ex_64", self._handle, _TRANS[p.trans_a], _TRANS[p.trans_b], p.m, p.n, p.k,
+            scalars.alpha, operands[0], types[0], a.ld, a.stride, operands[1], types[1], b.ld, b.stride, scalars.beta,
+            operands[2], types[2], c.ld, c.stride, p.batch, _compute_type(a.dtype, tf32=False),
+            cublas.GemmAlgo.DEFAULT,
+        )  # fmt: skip
+
+
+def _compute_type(dtype: DType, *, tf32: bool) -> int:
+    types = cublas.ComputeType
+    if dtype is DType.FP64:
+        return int(types.COMPUTE_64F)
+    return int(types.COMPUTE_32F_FAST_TF32 if tf32 else types.COMPUTE_32F)
+
+
 def _set(setter: str, target: int, attribute: int, value: Any) -> None:
-    _call(setter, target, attribute, ctypes.addressof(value), ctypes.sizeof(value))
+    _call(cublasLt, setter, target, attribute, ctypes.addressof(value), ctypes.sizeof(value))
 
 
-def _call(name: str, *arguments: Any) -> Any:
+def _call(library: Any, name: str, *arguments: Any) -> Any:
     try:
-        return getattr(cublasLt, name)(*arguments)
+        return getattr(library, name)(*arguments)
     except _FAILURES as error:
-        raise DeviceError(f"cuBLASLt's {name} failed", got=str(error)) from error
+        raise DeviceError(f"{library.__name__.rpartition('.')[2]}'s {name} failed", got=str(error)) from error

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import threading
 from typing import Any, NoReturn
 
 from rocm.bindings import hip, hipblas, hipblaslt
 
-from hipfind.device.base import RunGemm
+from hipfind.device import gpu_blas
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, Product, Scalars, column_major
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
 from hipfind.device.gpu_driver import Driver
 from hipfind.errors import DeviceError
-from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
 
 _TYPES = {
@@ -29,32 +27,7 @@ _INT32_MAX = 2**31 - 1
 
 def make_blas(device: GpuDevice) -> GpuBlas:
     """hipBLASLt and hipBLAS, or whichever is there. Raises DeviceError with both reasons when neither is."""
-    libraries: list[GpuBlas] = []
-    reasons: list[str] = []
-    for library in (HipblasLt, Hipblas):
-        try:
-            libraries.append(library(device, device.driver))
-        except DeviceError as error:
-            reasons.append(str(error))
-    if not libraries:
-        raise DeviceError("neither hipBLASLt nor hipBLAS can be used", got="; ".join(reasons))
-    return libraries[0] if len(libraries) == 1 else _FirstThatCan(device, device.driver, libraries)
-
-
-class _FirstThatCan(GpuBlas):
-    """Libraries in order of preference."""
-
-    def __init__(self, device: GpuDevice, driver: Driver, libraries: list[GpuBlas]) -> None:
-        super().__init__(device, driver)
-        self._libraries = libraries
-        self.version = ", ".join(library.version for library in libraries)
-
-    def make_product(self, spec: GemmSpec) -> RunGemm:
-        *preferred, last = self._libraries
-        for library in preferred:
-            with contextlib.suppress(DeviceError):
-                return library.make_product(spec)
-        return last.make_product(spec)
+    return gpu_blas.make_blas(device, HipblasLt, Hipblas)
 
 
 class HipblasLt(LtBlas):
@@ -68,7 +41,8 @@ class HipblasLt(LtBlas):
     def describe(self, product: Product) -> tuple[Any, ...]:
         attributes = hipblaslt.hipblasLtMatmulDescAttributes_t
         scale = _TYPES[DType.FP64 if product.a.dtype is DType.FP64 else DType.FP32]
-        operation = _call(hipblaslt, "hipblasLtMatmulDescCreate", _compute_type(product.a.dtype), scale)
+        compute = _compute_type(product.a.dtype, tf32=product.tf32)
+        operation = _call(hipblaslt, "hipblasLtMatmulDescCreate", compute, scale)
         made = [operation]
         try:
             for attribute, trans in (
@@ -148,40 +122,33 @@ class HipblasLt(LtBlas):
             _fail("hipblasLtMatmul", status)
 
 
-class Hipblas(GpuBlas):
-    """hipBLAS. Its handle remembers a stream, so calls go one at a time; it takes its workspace itself."""
+class Hipblas(PlainBlas):
+    """hipBLAS. It takes its workspace itself, and computes in full precision."""
 
     def __init__(self, device: GpuDevice, driver: Driver) -> None:
         super().__init__(device, driver)
         self._handle = _call(hipblas, "hipblasCreate")
-        self._lock = threading.Lock()
         self.version = "hipBLAS"
 
-    def make_product(self, spec: GemmSpec) -> RunGemm:
-        product = column_major(spec)
-        scalars = Scalars(spec)
-        a, b, c = product.a, product.b, product.c
-        numbers = (product.m, product.n, product.k, a.ld, b.ld, c.ld, product.batch)
+    def multiply(self, product: Product, scalars: Scalars, operands: tuple[int, int, int], stream: int) -> None:
+        p, (a, b, c) = product, (product.a, product.b, product.c)
+        numbers = (p.m, p.n, p.k, a.ld, b.ld, c.ld, p.batch)
         name = "hipblasGemmStridedBatchedEx" + ("_64" if max(numbers) > _INT32_MAX else "")
         types = [_TYPES[matrix.dtype] for matrix in (a, b, c)]
-        head = (_TRANS[product.trans_a], _TRANS[product.trans_b], product.m, product.n, product.k, scalars.alpha)
-        tail = (product.batch, _compute_type(a.dtype), hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT)
-
-        def run(row_a: int, row_b: int, row_c: int, stream: int) -> None:
-            self.device.check_stream(stream)
-            with self.driver.active(), self._lock:
-                _call(hipblas, "hipblasSetStream", self._handle, stream)
-                _call(
-                    hipblas, name, self._handle, *head, row_b, types[0], a.ld, a.stride, row_a, types[1], b.ld,
-                    b.stride, scalars.beta, row_c, types[2], c.ld, c.stride, *tail,
-                )  # fmt: skip
-
-        return run
+        _call(hipblas, "hipblasSetStream", self._handle, stream)
+        _call(
+            hipblas, name, self._handle, _TRANS[p.trans_a], _TRANS[p.trans_b], p.m, p.n, p.k, scalars.alpha,
+            operands[0], types[0], a.ld, a.stride, operands[1], types[1], b.ld, b.stride, scalars.beta,
+            operands[2], types[2], c.ld, c.stride, p.batch, _compute_type(a.dtype, tf32=False),
+            hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT,
+        )  # fmt: skip
 
 
-def _compute_type(dtype: DType) -> Any:
+def _compute_type(dtype: DType, *, tf32: bool) -> Any:
     types = hipblas.hipblasComputeType_t
-    return types.HIPBLAS_COMPUTE_64F if dtype is DType.FP64 else types.HIPBLAS_COMPUTE_32F
+    if dtype is DType.FP64:
+        return types.HIPBLAS_COMPUTE_64F
+    return types.HIPBLAS_COMPUTE_32F_FAST_TF32 if tf32 else types.HIPBLAS_COMPUTE_32F
 
 
 def _set(setter: str, target: Any, attribute: Any, value: Any) -> None:

@@ -12,6 +12,7 @@ import dataclasses
 import functools
 import threading
 import weakref
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipfind.device.base import Memory, RunGemm
@@ -57,6 +58,7 @@ class Product:
     a: Matrix
     b: Matrix
     c: Matrix
+    tf32: bool
 
 
 def column_major(spec: GemmSpec) -> Product:
@@ -68,7 +70,7 @@ def column_major(spec: GemmSpec) -> Product:
     a = Matrix(spec.dtype, *stored(spec.k, spec.n, spec.trans_b), spec.ldb, spec.stride_b)
     b = Matrix(spec.dtype, *stored(spec.m, spec.k, spec.trans_a), spec.lda, spec.stride_a)
     c = Matrix(spec.dtype_c, spec.n, spec.m, spec.ldc, spec.stride_c)
-    return Product(spec.n, spec.m, spec.k, spec.batch, spec.trans_b, spec.trans_a, a, b, c)
+    return Product(spec.n, spec.m, spec.k, spec.batch, spec.trans_b, spec.trans_a, a, b, c, spec.tf32)
 
 
 class Scalars:
@@ -136,11 +138,15 @@ class AlgorithmRefused(DeviceError):
     """The library does not compute this product with the algorithm that it ranked."""
 
 
+class NoAlgorithmError(DeviceError):
+    """The library ranks no algorithm, or not as many as asked for, for a product of operands aligned like these."""
+
+
 class LtBlas(GpuBlas):
     """A library of the "Lt" kind: descriptors, a list of algorithms for a workspace budget, and one call to multiply.
 
-    The first algorithm of the library's own ranking is taken, for the alignment that the operands turn out to have; one
-    that the library ranks and then refuses is passed over.
+    The algorithm at the product's ``rank`` in the library's own ranking is taken, for the alignment that the operands
+    turn out to have; one that the library ranks and then refuses is passed over.
     """
 
     def __init__(self, device: GpuDevice, driver: Driver) -> None:
@@ -181,10 +187,6 @@ class LtBlas(GpuBlas):
         product.choose(ALIGNMENT)
         return product
 
-    def algorithms(self, spec: GemmSpec, budget: int = WORKSPACE_BYTES, count: int = 32) -> list[Algorithm]:
-        """The library's ranking for a product whose operands are well aligned, best first; empty when it has none."""
-        return _LtProduct(self, spec).algorithms(budget, ALIGNMENT, count)
-
     def workspace(self, stream: int) -> int:
         """Address of the stream's scratch memory. It stays: a captured graph may hold the address."""
         key = (stream, threading.get_ident() if stream == _PER_THREAD_STREAM else 0)
@@ -209,18 +211,19 @@ class _LtProduct:
         self._refused: dict[int, int] = {}
         weakref.finalize(self, type(blas).release, self._descriptors).atexit = False
 
-    def algorithms(self, budget: int, alignment: int, count: int) -> list[Algorithm]:
-        return self._blas.rank(self._descriptors, budget, alignment, count)
-
     def choose(self, alignment: int) -> Algorithm:
-        """The best algorithm for operands of this alignment that was not refused."""
+        """The algorithm at the wanted place, of those that were not refused, for operands of this alignment.
+
+        For badly aligned operands the ranking can be short: then its last one.
+        """
         passed_over = self._refused.get(alignment, 0)
-        ranked = self.algorithms(WORKSPACE_BYTES, alignment, passed_over + 1)
-        if len(ranked) <= passed_over:
-            got = f"{self._spec}, operands aligned to {alignment} bytes"
-            raise DeviceError(f"the BLAS of {self._blas.device.name} has no algorithm for this product", got=got)
-        self._chosen[alignment] = ranked[passed_over]
-        return ranked[passed_over]
+        place = passed_over + self._spec.rank
+        ranked = self._blas.rank(self._descriptors, WORKSPACE_BYTES, alignment, place + 1)
+        if len(ranked) <= (place if alignment == ALIGNMENT else passed_over):
+            what = f"the BLAS of {self._blas.device.name} has no algorithm of rank {self._spec.rank} for this product"
+            raise NoAlgorithmError(what, got=f"{self._spec}, operands aligned to {alignment} bytes")
+        self._chosen[alignment] = ranked[-1]
+        return ranked[-1]
 
     def __call__(self, a: int, b: int, c: int, stream: int) -> None:
         blas = self._blas
@@ -242,6 +245,86 @@ class _LtProduct:
             if self._chosen.get(alignment) is algorithm:  # else another thread has done it
                 del self._chosen[alignment]
                 self._refused[alignment] = self._refused.get(alignment, 0) + 1
+
+
+class PlainBlas(GpuBlas):
+    """A library of the older kind: one call a product, any alignment, a handle that remembers a stream."""
+
+    def __init__(self, device: GpuDevice, driver: Driver) -> None:
+        super().__init__(device, driver)
+        self._lock = threading.Lock()
+
+    @abc.abstractmethod
+    def multiply(self, product: Product, scalars: Scalars, operands: tuple[int, int, int], stream: int) -> None:
+        """Queue the product; ``operands`` are the addresses of the library's A, B and C. The device is current, and no
+        other thread is here."""
+
+    def make_product(self, spec: GemmSpec) -> RunGemm:
+        if spec.rank:
+            raise NoAlgorithmError(f"the BLAS of {self.device.name} ranks no algorithms", got=f"rank {spec.rank}")
+        product, scalars = column_major(spec), Scalars(spec)
+
+        def run(a: int, b: int, c: int, stream: int) -> None:
+            self.device.check_stream(stream)
+            with self.driver.active(), self._lock:
+                self.multiply(product, scalars, (b, a, c), stream)
+
+        return run
+
+
+class PreferredBlas(GpuBlas):
+    """A library of the "Lt" kind, and a plain one for what it cannot do: operands of an odd alignment, for example."""
+
+    def __init__(self, preferred: LtBlas, other: PlainBlas) -> None:
+        super().__init__(preferred.device, preferred.driver)
+        self.preferred = preferred
+        self.other = other
+        self.version = f"{preferred.version}, {other.version}"
+
+    def make_product(self, spec: GemmSpec) -> RunGemm:
+        try:
+            preferred = self.preferred.make_product(spec)
+        except DeviceError:
+            return self.other.make_product(spec)
+        return _WithOther(preferred, lambda: self.other.make_product(dataclasses.replace(spec, rank=0)))
+
+
+class _WithOther:
+    """A product, and another way to compute it for operands that the first one turns out not to take."""
+
+    __slots__ = ("_make_other", "_other", "_product")
+
+    def __init__(self, product: RunGemm, make_other: Callable[[], RunGemm]) -> None:
+        self._product = product
+        self._make_other = make_other
+        self._other: RunGemm | None = None
+
+    def __call__(self, a: int, b: int, c: int, stream: int) -> None:
+        try:
+            self._product(a, b, c, stream)
+        except NoAlgorithmError:
+            if self._other is None:
+                self._other = self._make_other()
+            self._other(a, b, c, stream)
+
+
+def make_blas(
+    device: GpuDevice, lt: Callable[[GpuDevice, Driver], LtBlas], plain: Callable[[GpuDevice, Driver], PlainBlas]
+) -> GpuBlas:
+    """Both libraries of a vendor, or whichever is there. Raises DeviceError with both reasons when neither is."""
+    reasons: list[str] = []
+    found: list[GpuBlas] = []
+    for library in (lt, plain):
+        try:
+            found.append(library(device, device.driver))
+        except DeviceError as error:
+            reasons.append(str(error))
+    if not found:
+        raise DeviceError(f"{device.name} has no BLAS library that can be used", got="; ".join(reasons))
+    preferred, *other = found
+    if isinstance(preferred, LtBlas) and other and isinstance(other[0], PlainBlas):
+        return PreferredBlas(preferred, other[0])
+    return preferred
 
 
 def _nothing(a: int, b: int, c: int, stream: int) -> None:

@@ -9,9 +9,8 @@ from typing import TypeAlias
 from hipfind.device.base import Device
 from hipfind.errors import HipfindError
 from hipfind.invokers.solution import Solution
-from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, LoopStep, Operand
+from hipfind.invokers.steps import WORKSPACE, GemmStep, KernelStep, LoopStep, Operand, PlainStep
 
-PlainStep: TypeAlias = KernelStep | GemmStep | ClearStep
 Addresses: TypeAlias = Sequence[int]
 Run: TypeAlias = Callable[[Addresses, int], None]
 """A bound step: called with the buffers' addresses and a stream."""

@@ -58,20 +58,23 @@ class ClearStep:
     nbytes: int
 
 
+PlainStep: TypeAlias = KernelStep | GemmStep | ClearStep
+
+
 @dataclasses.dataclass(frozen=True)
 class LoopStep:
     """Run ``body`` ``count`` times, one after the other. Loops do not nest."""
 
     count: int
-    body: tuple[KernelStep | GemmStep | ClearStep, ...]
+    body: tuple[PlainStep, ...]
 
 
-Step: TypeAlias = KernelStep | GemmStep | ClearStep | LoopStep
+Step: TypeAlias = PlainStep | LoopStep
 
 
-def flat(steps: tuple[Step, ...]) -> tuple[tuple[int, KernelStep | GemmStep | ClearStep], ...]:
+def flat(steps: tuple[Step, ...]) -> tuple[tuple[int, PlainStep], ...]:
     """Every plain step with the number of times that it runs."""
-    result: list[tuple[int, KernelStep | GemmStep | ClearStep]] = []
+    result: list[tuple[int, PlainStep]] = []
     for step in steps:
         if isinstance(step, LoopStep):
             result += [(step.count, inner) for inner in step.body]

@@ -57,7 +57,8 @@ class GemmSpec:
     op(A) is [m, k], op(B) is [k, n], C is [m, n]; ``trans_a`` means that A lies in memory as [k, m]. ``lda``, ``ldb``,
     ``ldc`` are row strides of the stored matrices in elements, ``stride_*`` the distance of batch entries in elements
     (0: the same matrix for all). A and B have ``dtype``, C has ``dtype_c``; sums are kept in fp32 for 16-bit types.
-    With beta 0 the former contents of C are never read.
+    With beta 0 the former contents of C are never read. ``rank`` is the algorithm's place in the BLAS library's own
+    ranking for operands aligned like the ones at hand, 0 its best; ``tf32`` lets products of fp32 be rounded to tf32.
     """
 
     m: int
@@ -76,6 +77,8 @@ class GemmSpec:
     stride_c: int = 0
     alpha: float = 1.0
     beta: float = 0.0
+    rank: int = 0
+    tf32: bool = False
 
     @property
     def flops(self) -> int:

@@ -28,6 +28,7 @@ class Reason(enum.Enum):
     TOO_LARGE = "tensor or index larger than supported"
     WORKSPACE_TOO_LARGE = "needs more workspace than the device can have"
     SPECIALIZED = "a specialized solver covers this problem"
+    CONFIG = "perf config out of range"
     EMPTY = "the problem is empty"
     NOT_EMPTY = "the problem is not empty"
 

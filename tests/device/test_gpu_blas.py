@@ -13,7 +13,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import ALIGNMENT, WORKSPACE_BYTES, Algorithm, AlgorithmRefused, LtBlas, column_major
+from hipfind.device.gpu_blas import (
+    ALIGNMENT,
+    WORKSPACE_BYTES,
+    Algorithm,
+    AlgorithmRefused,
+    LtBlas,
+    NoAlgorithmError,
+    PlainBlas,
+    PreferredBlas,
+    column_major,
+    make_blas,
+)
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
@@ -32,6 +43,7 @@ class FakeLt(LtBlas):
         self.released = []
         self.supported = {256, 128, 64, 32, 16, 8}
         self.workspace_bytes = 0
+        self.ranked = {}  # how many algorithms, where not 3, by alignment
         self.refused = set()  # algorithms that are ranked, but that multiply does not take
 
     def describe(self, product):
@@ -51,7 +63,7 @@ class FakeLt(LtBlas):
         self.rankings.append((budget, alignment, count))
         if alignment not in self.supported:
             return []
-        return [Algorithm(index, self.workspace_bytes) for index in range(min(count, 3))]
+        return [Algorithm(index, self.workspace_bytes) for index in range(min(count, self.ranked.get(alignment, 3)))]
 
     def multiply(self, descriptors, scalars, operands, algorithm, workspace, stream):
         assert FakeDriver.current() == self.driver.ordinal
@@ -175,7 +187,7 @@ def test_the_algorithm_fits_the_operands_alignment(blas):
     assert [alignment for _, alignment, _ in blas.rankings] == [256, 16, 8]  # each asked for once
     blas.supported.discard(8)
     other = blas.prepare(spec_of(2, 2, 3))
-    with pytest.raises(DeviceError, match=r"no algorithm for this product.*aligned to 8 bytes"):
+    with pytest.raises(DeviceError, match=r"no algorithm of rank 0 for this product.*aligned to 8 bytes"):
         other(base + 8, base, base + 512, 0)
 
 
@@ -188,21 +200,89 @@ def test_an_algorithm_that_is_ranked_and_then_refused_is_passed_over(blas):
         assert (c == 4).all()
     assert [algorithm.handle for algorithm, _, _ in blas.multiplied] == [2, 2]
     blas.refused = {0, 1, 2}
-    with pytest.raises(DeviceError, match="no algorithm for this product"):
+    with pytest.raises(DeviceError, match="no algorithm of rank 0 for this product"):
         run(a.ctypes.data, b.ctypes.data, c.ctypes.data, 0)
 
 
 def test_what_the_library_cannot_do_is_said_when_preparing(blas):
     blas.supported.clear()
-    with pytest.raises(DeviceError, match="no algorithm for this product"):
+    with pytest.raises(DeviceError, match="no algorithm of rank 0 for this product"):
         blas.prepare(spec_of(2, 2, 2))
-    assert blas.algorithms(spec_of(2, 2, 2)) == []
 
 
-def test_algorithms_are_listed_within_a_budget(blas):
-    found = blas.algorithms(spec_of(2, 2, 2), budget=1024, count=2)
-    assert [algorithm.handle for algorithm in found] == [0, 1]
-    assert blas.rankings[-1] == (1024, ALIGNMENT, 2)
+def test_the_rank_chooses_the_algorithm(blas):
+    a = np.zeros((2, 2))
+    addresses = (a.ctypes.data,) * 3
+    for rank in (2, 0, 1):
+        blas.prepare(spec_of(2, 2, 2, rank=rank))(*addresses, 0)
+    assert [algorithm.handle for algorithm, _, _ in blas.multiplied] == [2, 0, 1]
+    blas.refused = {1}
+    blas.prepare(spec_of(2, 2, 2, rank=1))(*addresses, 0)
+    assert blas.multiplied[-1][0].handle == 2
+
+
+def test_a_rank_that_the_ranking_does_not_have_is_refused_when_preparing(blas):
+    with pytest.raises(NoAlgorithmError, match=r"no algorithm of rank 3 for this product"):
+        blas.prepare(spec_of(2, 2, 2, rank=3))
+
+
+def test_badly_aligned_operands_with_a_short_ranking_take_its_last(blas):
+    run = blas.prepare(spec_of(2, 2, 2, rank=2))
+    blas.ranked[8] = 2
+    buffer = np.zeros(1024, np.uint8)
+    base = -(-buffer.ctypes.data // 256) * 256
+    run(base, base + 8, base + 256, 0)
+    assert blas.multiplied[-1][0].handle == 1
+
+
+class FakePlain(PlainBlas):
+    version = "plain"
+
+    def __init__(self, device, driver):
+        super().__init__(device, driver)
+        self.multiplied = []
+
+    def multiply(self, product, scalars, operands, stream):
+        assert FakeDriver.current() == self.driver.ordinal
+        self.multiplied.append((product, operands, stream))
+
+
+@pytest.fixture
+def both(driver):
+    return GpuDevice(driver, lambda device: make_blas(device, FakeLt, FakePlain)).blas
+
+
+def test_what_the_preferred_library_cannot_do_goes_to_the_other(both):
+    both.preferred.supported.clear()
+    spec = spec_of(2, 3, 4)
+    both.prepare(spec)(0x300, 0x200, 0x100, 5)
+    assert both.other.multiplied == [(column_major(spec), (0x200, 0x300, 0x100), 5)]
+    with pytest.raises(NoAlgorithmError, match=r"ranks no algorithms .*rank 1"):
+        both.prepare(spec_of(2, 3, 4, rank=1))
+
+
+def test_operands_that_the_preferred_library_does_not_take_go_to_the_other(both):
+    both.preferred.supported = {256}
+    a = np.zeros(512, np.uint8)
+    base = -(-a.ctypes.data // 256) * 256
+    for rank in (0, 1):
+        run = both.prepare(spec_of(1, 1, 1, rank=rank))
+        run(base, base, base, 0)
+        run(base, base + 8, base, 0)
+    assert len(both.preferred.multiplied) == 2
+    assert [operands for _, operands, _ in both.other.multiplied] == [(base + 8, base, base)] * 2
+
+
+def test_a_vendors_libraries_are_used_as_far_as_they_are_there(driver):
+    def missing(device, driver):
+        raise DeviceError("it is not here")
+
+    device = GpuDevice(driver, missing)
+    assert isinstance(make_blas(device, FakeLt, FakePlain), PreferredBlas)
+    assert isinstance(make_blas(device, missing, FakePlain), FakePlain)
+    assert isinstance(make_blas(device, FakeLt, missing), FakeLt)
+    with pytest.raises(DeviceError, match=r"no BLAS library that can be used .*not here; .*not here"):
+        make_blas(device, missing, missing)
 
 
 def test_a_product_is_described_once(blas):
@@ -211,9 +291,12 @@ def test_a_product_is_described_once(blas):
 
 
 def test_descriptors_are_released_with_their_product(blas):
-    blas.algorithms(spec_of(2, 2, 2))
+    blas.supported.clear()
+    with pytest.raises(DeviceError):
+        blas.prepare(spec_of(2, 2, 2))
     gc.collect()
     assert len(blas.released) == 1
+    blas.supported.add(256)
     blas.prepare(spec_of(2, 2, 2))
     gc.collect()
     assert len(blas.released) == 1

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import LtBlas
+from hipfind.device.gpu_blas import ALIGNMENT, LtBlas, PreferredBlas, column_major
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
@@ -167,18 +167,43 @@ def test_without_any_library_products_are_refused_with_both_reasons(control: Con
 
 
 def lt_blas(device: GpuDevice) -> LtBlas:
-    blas = getattr(device.blas, "_libraries", [device.blas])[0]
-    assert isinstance(blas, LtBlas)
-    return blas
+    blas = device.blas
+    assert isinstance(blas, PreferredBlas)
+    return blas.preferred
 
 
 def test_algorithms_keep_to_the_workspace_budget(control: Control) -> None:
     blas = lt_blas(open_device(0))
     spec = spec_of(DType.FP32, DType.FP32, False, False, m=64, n=64, k=64)
-    sizes = [[one.workspace_bytes for one in blas.algorithms(spec, budget)] for budget in (1 << 20, 64 * 64 * 4, 0)]
+    described = blas.describe(column_major(spec))
+    sizes = [
+        [one.workspace_bytes for one in blas.rank(described, budget, ALIGNMENT, 32)]
+        for budget in (1 << 20, 64 * 64 * 4, 0)
+    ]
     assert [max(found) for found in sizes] == [3 * 64 * 64 * 4, 64 * 64 * 4, 0]
     assert len(sizes[0]) > len(sizes[1]) > len(sizes[2]) >= 2
-    assert len(blas.algorithms(spec, count=1)) == 1
+    assert len(blas.rank(described, 1 << 20, ALIGNMENT, 1)) == 1
+    blas.release(described)
+
+
+def test_the_rank_chooses_the_algorithm(control: Control) -> None:
+    device = open_device(0)
+    for rank in range(3):
+        case = Case(device, spec_of(DType.FP32, DType.FP32, False, False, m=64, n=64, k=64, rank=rank))
+        case.run()
+        case.check()
+    with pytest.raises(DeviceError, match="rank 99"):
+        device.prepare_gemm(spec_of(DType.FP32, DType.FP32, False, False, m=64, n=64, k=64, rank=99))
+
+
+def test_tf32_without_a_library_that_has_it_is_full_precision(control: Control) -> None:
+    device = open_device(0)
+    spec = spec_of(DType.FP32, DType.FP32, True, False, tf32=True)
+    with pytest.raises(DeviceError, match="no algorithm"):
+        lt_blas(device).prepare(spec)
+    case = Case(device, spec)
+    case.run()
+    case.check()
 
 
 def test_streams_do_not_share_workspace(control: Control) -> None:

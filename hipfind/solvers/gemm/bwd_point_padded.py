@@ -8,24 +8,22 @@ Source: measured on vendor BLAS; the product is GemmBwdRest's.
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
-from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand
+from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.padded_rows import applies, row_copy, rows_of
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmBwdPointPadded(Solver[ConvProblem]):
+class GemmBwdPointPadded(GemmSolver):
     """Data gradient, point output with rows that are not multiples of 16 bytes; 2D and 3D, either layout; GPUs."""
 
     __slots__ = ()
 
     solver_id = "GemmBwdPointPadded"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         return applies(target, problem, "bwd") and rules.feasible(target, self.GetSolution(target, problem))
@@ -34,16 +32,15 @@ class GemmBwdPointPadded(Solver[ConvProblem]):
         rows = rows_of(problem)
         return rows.x_bytes + rows.w_bytes
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
         rows = rows_of(problem)
         dx, w = Operand(WORKSPACE), Operand(WORKSPACE, rows.x_bytes)
         gemm = GemmSpec(
             m=problem.n, n=rows.aligned, k=problem.k, dtype=problem.dtype, dtype_c=problem.dtype,
             lda=problem.k, ldb=rows.aligned, ldc=rows.aligned,
         )  # fmt: skip
-        steps = (
+        return (
             row_copy(problem, problem.k, Operand("w"), rows.packed, w, rows.aligned),
             GemmStep(gemm, Operand("y"), w, dx),
             row_copy(problem, problem.n, dx, rows.aligned, Operand("x"), rows.packed),
         )
-        return self.solution(target, problem, steps)

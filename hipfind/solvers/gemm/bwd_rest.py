@@ -12,13 +12,12 @@ rocm-libraries PR #10912, without its test that the stride equals the filter, an
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.dtypes import DType
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.bwd_1x1_stride1 import GemmBwd1x1_stride1
 from hipfind.solvers.gemm.bwd_1x1_stride2 import GemmBwd1x1_stride2
 from hipfind.solvers.gemm.products import Stack, batched, repeated
@@ -28,13 +27,12 @@ from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmBwdRest(Solver[ConvProblem]):
+class GemmBwdRest(GemmSolver):
     """Data gradient, any filter; 2D and 3D, channel-first with groups, or point output in either layout."""
 
     __slots__ = ()
 
     solver_id = "GemmBwdRest"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = rules.common(target, problem, "bwd")
@@ -50,16 +48,14 @@ class GemmBwdRest(Solver[ConvProblem]):
         images = sizes.n if _has_one_position(problem) else 1
         return images * sizes.columns * column_dtype(problem.dtype).itemsize
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
         if is_point_output(problem):
-            steps: tuple[Step, ...] = (_all_images(problem, Operand("x"), problem.dtype),)
-        elif _has_one_position(problem):
+            return (_all_images(problem, Operand("x"), problem.dtype),)
+        if _has_one_position(problem):
             columns = Operand(WORKSPACE)
             scatter = col2im_step(target, problem, columns, Operand("x"), images=problem.n)
-            steps = (_all_images(problem, columns, column_dtype(problem.dtype)), scatter)
-        else:
-            steps = _image_by_image(target, problem)
-        return self.solution(target, problem, steps)
+            return (_all_images(problem, columns, column_dtype(problem.dtype)), scatter)
+        return _image_by_image(target, problem)
 
 
 def _has_one_position(problem: ConvProblem) -> bool:

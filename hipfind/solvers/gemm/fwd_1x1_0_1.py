@@ -8,25 +8,23 @@ Source: MIOpen, src/solver/conv/gemm.cpp (GemmFwd1x1_0_1); the channel-last prod
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.products import Stack, batched, batched_twice
 from hipfind.solvers.geometry import lies_channel_last, sizes_of
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmFwd1x1_0_1(Solver[ConvProblem]):
+class GemmFwd1x1_0_1(GemmSolver):
     """Forward, 1x1 filter, stride 1, no padding; 2D and 3D, either layout, groups."""
 
     __slots__ = ()
 
     solver_id = "GemmFwd1x1_0_1"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         return (
@@ -36,9 +34,8 @@ class GemmFwd1x1_0_1(Solver[ConvProblem]):
             and rules.feasible(target, self.GetSolution(target, problem))
         )
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
-        steps = _all_pixels(problem) if lies_channel_last(problem) else _image_by_image(problem)
-        return self.solution(target, problem, steps)
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
+        return _all_pixels(problem) if lies_channel_last(problem) else _image_by_image(problem)
 
 
 def _all_pixels(problem: ConvProblem) -> tuple[Step, ...]:

@@ -8,12 +8,11 @@ Source: MIOpen, src/solver/conv/gemm.cpp (GemmFwd1x1_0_2), which does the channe
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import pixels, rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.products import Stack, batched
 from hipfind.solvers.geometry import lies_channel_last, sizes_of
 from hipfind.solvers.kernel_steps import copy_step
@@ -21,13 +20,12 @@ from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmFwd1x1_0_2(Solver[ConvProblem]):
+class GemmFwd1x1_0_2(GemmSolver):
     """Forward, 1x1 filter, stride 2, no padding; 2D, either layout, groups."""
 
     __slots__ = ()
 
     solver_id = "GemmFwd1x1_0_2"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         return (
@@ -42,9 +40,8 @@ class GemmFwd1x1_0_2(Solver[ConvProblem]):
         is_direct = lies_channel_last(problem) or problem.n == 1
         return pixels.used_bytes(problem) + (0 if is_direct else problem.y.nbytes)
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
-        steps = _by_rows(target, problem) if lies_channel_last(problem) else _by_channels(target, problem)
-        return self.solution(target, problem, steps)
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
+        return _by_rows(target, problem) if lies_channel_last(problem) else _by_channels(target, problem)
 
 
 def _by_rows(target: Target, problem: ConvProblem) -> tuple[Step, ...]:

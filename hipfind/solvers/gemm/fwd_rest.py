@@ -10,12 +10,11 @@ the stride equals the filter.
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.fwd_1x1_0_1 import GemmFwd1x1_0_1
 from hipfind.solvers.gemm.fwd_1x1_0_2 import GemmFwd1x1_0_2
 from hipfind.solvers.gemm.products import Stack, batched, repeated
@@ -25,13 +24,12 @@ from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmFwdRest(Solver[ConvProblem]):
+class GemmFwdRest(GemmSolver):
     """Forward, any filter; 2D and 3D, channel-first with groups, or point output in either layout."""
 
     __slots__ = ()
 
     solver_id = "GemmFwdRest"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = rules.common(target, problem, "fwd")
@@ -44,9 +42,8 @@ class GemmFwdRest(Solver[ConvProblem]):
         sizes = sizes_of(problem)
         return 0 if is_point_output(problem) else sizes.columns * sizes.itemsize
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
-        steps = _point_output(problem) if is_point_output(problem) else _image_by_image(target, problem)
-        return self.solution(target, problem, steps)
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
+        return _point_output(problem) if is_point_output(problem) else _image_by_image(target, problem)
 
 
 def _point_output(problem: ConvProblem) -> tuple[Step, ...]:

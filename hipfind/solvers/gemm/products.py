@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
-from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, LoopStep, Operand, Step
+from hipfind.invokers.steps import WORKSPACE, GemmStep, LoopStep, Operand, PlainStep, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.dtypes import DType
 from hipfind.solvers.kernel_steps import cast_step
-
-PlainStep: TypeAlias = KernelStep | GemmStep | ClearStep
 
 
 class Stack(NamedTuple):

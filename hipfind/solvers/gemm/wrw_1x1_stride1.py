@@ -8,25 +8,23 @@ Source: MIOpen, src/solver/conv/gemm_wrw.cpp (GemmWrw1x1_stride1), with channel-
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import GemmStep, Operand, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
+from hipfind.solvers.gemm.base import GemmSolver
 from hipfind.solvers.gemm.products import Stack, batched, summed_over_images, weight_sum, weight_sum_bytes
 from hipfind.solvers.geometry import lies_channel_last, sizes_of
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class GemmWrw1x1_stride1(Solver[ConvProblem]):
+class GemmWrw1x1_stride1(GemmSolver):
     """Weight gradient, 1x1 filter, stride 1, no padding; 2D and 3D, either layout, groups."""
 
     __slots__ = ()
 
     solver_id = "GemmWrw1x1_stride1"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         return (
@@ -39,9 +37,8 @@ class GemmWrw1x1_stride1(Solver[ConvProblem]):
     def GetWorkspaceSize(self, target: Target, problem: ConvProblem) -> int:
         return 0 if lies_channel_last(problem) else weight_sum_bytes(problem)
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
-        steps = _all_pixels(problem) if lies_channel_last(problem) else _image_by_image(problem)
-        return self.solution(target, problem, steps)
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
+        return _all_pixels(problem) if lies_channel_last(problem) else _image_by_image(problem)
 
 
 def _all_pixels(problem: ConvProblem) -> tuple[Step, ...]:

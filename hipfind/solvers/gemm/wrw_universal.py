@@ -11,13 +11,12 @@ test that the stride equals the filter; sums in fp32 are its PR #5859.
 
 from __future__ import annotations
 
-from hipfind.invokers.solution import Solution
-from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, Step
+from hipfind.invokers.steps import WORKSPACE, GemmStep, Operand, PlainStep, Step
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
-from hipfind.solvers.base import Solver
 from hipfind.solvers.gemm import rules
-from hipfind.solvers.gemm.products import PlainStep, Stack, batched, summed_over_images, weight_sum, weight_sum_bytes
+from hipfind.solvers.gemm.base import GemmSolver
+from hipfind.solvers.gemm.products import Stack, batched, summed_over_images, weight_sum, weight_sum_bytes
 from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
 from hipfind.solvers.geometry import is_point_output, sizes_of
 from hipfind.solvers.kernel_steps import im2col_step
@@ -27,13 +26,12 @@ from hipfind.target import Target
 _ALIGNMENT = 256  # of the fp32 sums behind the columns, as BLAS likes it
 
 
-class GemmWrwUniversal(Solver[ConvProblem]):
+class GemmWrwUniversal(GemmSolver):
     """Weight gradient, any filter; 2D and 3D, channel-first with groups, or point output in either layout."""
 
     __slots__ = ()
 
     solver_id = "GemmWrwUniversal"
-    algorithm = "GEMM"
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = rules.common(target, problem, "wrw")
@@ -47,9 +45,8 @@ class GemmWrwUniversal(Solver[ConvProblem]):
         sums = weight_sum_bytes(problem)
         return _sums_offset(problem) + sums if sums else _columns_bytes(problem)
 
-    def GetSolution(self, target: Target, problem: ConvProblem, config: None = None) -> Solution:
-        steps = _point_output(problem) if is_point_output(problem) else _image_by_image(target, problem)
-        return self.solution(target, problem, steps)
+    def steps(self, target: Target, problem: ConvProblem) -> tuple[Step, ...]:
+        return _point_output(problem) if is_point_output(problem) else _image_by_image(target, problem)
 
 
 def _columns_bytes(problem: ConvProblem) -> int:
