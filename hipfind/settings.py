@@ -111,6 +111,18 @@ class Settings:
         _count,
         "Time that one Find may spend measuring, in ms; every candidate is run at least once. 0: no limit.",
     )
+    tune_time_limit_ms: int = _setting(
+        "HIPFIND_TUNE_TIME_LIMIT_MS",
+        15000,
+        _count,
+        "Time that the search for one solver's perf config may take, in ms; one config is tried at least. 0: no limit.",
+    )
+    tune_configs: int = _setting(
+        "HIPFIND_TUNE_CONFIGS", 0, _count, "Perf configs that a search tries at most for one solver. 0: all."
+    )
+    tune_patience: int = _setting(
+        "HIPFIND_TUNE_PATIENCE", 60, _count, "A search ends after so many configs without a better one. 0: never."
+    )
     host_threads: int = _setting(
         "HIPFIND_HOST_THREADS", 0, _count, "Threads of the host device's kernels. 0: all cores this process may use."
     )

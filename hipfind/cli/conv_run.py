@@ -152,7 +152,8 @@ def _choice(problem: ConvProblem, command: DriverCommand, solver: str | None, de
     if solver is not None or command.solution == 0:
         return api.plan(problem, solver=solver, device=device).choice
     with find_progress() as on_progress:
-        report = api.find(problem, "NORMAL" if command.search else None, device=device, on_progress=on_progress)
+        mode = "NORMAL" if command.search else None
+        report = api.find(problem, mode, device=device, tune=command.search, on_progress=on_progress)
     if report.best is None:
         raise NoSolutionError(nothing_usable(report))
     return report.best

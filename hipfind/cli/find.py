@@ -30,10 +30,11 @@ _COLUMNS = (
     Column("Solver"),
     Column("Outcome", wraps=True),
     Column("Time ms", right=True),
-    Column("Samples", right=True, leave_out=1),
+    Column("Samples", right=True, leave_out=2),
     Column("Workspace", right=True),
-    Column("Est. ms", right=True, leave_out=2),
-    Column("Source", leave_out=3),
+    Column("Est. ms", right=True, leave_out=3),
+    Column("Config", leave_out=1),
+    Column("Source", leave_out=4),
 )
 
 
@@ -49,6 +50,11 @@ def find_options(function: AnyFunction) -> AnyFunction:
             "--verify",
             type=click.Choice(settings.VERIFY_MODES),
             help="Check outputs before a solver's first win, always, or off.  [default: HIPFIND_VERIFY]",
+        ),
+        click.option(
+            "--tune",
+            is_flag=True,
+            help="First search the best perf config of every tunable solver; Ctrl-C keeps what was found.",
         ),
         workspace_limit_option,
         find_mode_option,
@@ -73,6 +79,7 @@ def run_find(
     find_mode: str | None,
     workspace_limit: int | None,
     verify: str | None,
+    tune: bool,
     solvers: tuple[str, ...],
     device: str | None,
     as_json: bool,
@@ -82,7 +89,7 @@ def run_find(
     with _only(solvers):
         for problem in problems:
             with find_progress() as on_progress:
-                report = api.find(problem, find_mode, workspace_limit, device, verify, on_progress)
+                report = api.find(problem, find_mode, workspace_limit, device, verify, tune, on_progress)
             reports.append(report)
             if not as_json:
                 print_report(report)
@@ -150,6 +157,7 @@ def _row(one: Candidate) -> list[str]:
         str(one.samples) if one.samples else "-",
         text.size(one.workspace_bytes) if applied else "-",
         text.ms(one.expected_ms),
+        one.config or "-",
         one.source.value if one.time_ms is not None else "-",
     ]
 

@@ -6,10 +6,9 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from hipfind.find.engine import OnProgress
-from hipfind.find.report import Progress
+from hipfind.find.report import OnProgress, Progress
 
-_VERBS = {"compile": "compiling", "verify": "verifying", "time": "timing"}
+_VERBS = {"tune": "tuning", "compile": "compiling", "verify": "verifying", "time": "timing"}
 
 
 @contextlib.contextmanager
@@ -26,6 +25,7 @@ def find_progress() -> Iterator[OnProgress | None]:
         bars.BarColumn(),
         bars.MofNCompleteColumn(),
         bars.TimeElapsedColumn(),
+        bars.TimeRemainingColumn(),
         console=Console(file=sys.stderr),
         transient=True,
         auto_refresh=False,  # a thread that draws would disturb what is being timed

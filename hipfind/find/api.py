@@ -7,7 +7,7 @@ from hipfind.device.devices import DeviceInfo, list_devices
 from hipfind.find import engine
 from hipfind.find import immediate as immediate_mode
 from hipfind.find.plan import Plan, make_plan
-from hipfind.find.report import Choice, Explanation, FindReport
+from hipfind.find.report import Choice, Explanation, FindReport, OnProgress
 from hipfind.find.session import session_for
 from hipfind.problem.base import Problem
 
@@ -20,13 +20,15 @@ def find(
     workspace_limit: int | None = None,
     device: DeviceLike = None,
     verify: str | None = None,
-    on_progress: engine.OnProgress | None = None,
+    tune: bool = False,
+    on_progress: OnProgress | None = None,
 ) -> FindReport:
     """Find the fastest solver: measures what the perf DB does not know yet, and stores it.
 
     ``mode``: "normal", "fast", "hybrid", "dynamic_hybrid" or MIOpen's number; None takes the setting.
     ``workspace_limit`` in bytes; a result under a limit that excluded somebody is not stored. ``verify``: "first",
-    "always", "off".
+    "always", "off". ``tune``: search the best perf config of every tunable solver first; the configs are stored as they
+    are found, also when Ctrl-C ends the search, and used by every later Find and plan of this problem.
     ``on_progress`` is called with a Progress for each step.
     """
     return engine.find(
@@ -35,6 +37,7 @@ def find(
         mode=mode,
         workspace_limit=workspace_limit,
         verify=verify,
+        tune=tune,
         on_progress=on_progress,
     )
 

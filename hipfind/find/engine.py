@@ -8,33 +8,29 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from hipfind import settings
-from hipfind.device.base import Memory
 from hipfind.errors import CompileError, DeviceError, OutOfMemoryError
+from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing, sort_candidates
+from hipfind.find.configs import solution_of, tuned_configs
 from hipfind.find.immediate import immediate
 from hipfind.find.modes import FindMode
-from hipfind.find.operands import POISON, Operands
-from hipfind.find.report import Candidate, Choice, FindReport, Outcome, Progress, Source
+from hipfind.find.report import Candidate, Choice, FindReport, OnProgress, Outcome, Progress, Source
+from hipfind.find.search import search_all
 from hipfind.find.session import Session
 from hipfind.find.store import store_candidates
 from hipfind.find.timing import Runner, is_tie, race
 from hipfind.find.trust import Known, known_records
-from hipfind.find.verify import Verifier
 from hipfind.invokers.invoker import Invoker, build
-from hipfind.invokers.steps import flat
 from hipfind.problem.base import Problem
 
 _log = logging.getLogger("hipfind.find")
 
-OnProgress = Callable[[Progress], None]
 _HOPELESS = 10.0
 """A candidate expected to take this many times the best expected time, and longer than _LONG_MS, is not run at all."""
 _LONG_MS = 1000.0
-_MOST_CAPTURED = 256
-"""Launches of a candidate that are captured as one piece; recording more takes longer than it is worth."""
 
 
 @dataclasses.dataclass
@@ -42,6 +38,7 @@ class _Entry:
     """A candidate on its way through one Find."""
 
     standing: Standing
+    config: str = ""
     invoker: Invoker | None = None
     runner: Runner | None = None
     outcome: Outcome | None = None
@@ -63,13 +60,14 @@ def find(
     mode: str | None = None,
     workspace_limit: int | None = None,
     verify: str | None = None,
+    tune: bool = False,
     on_progress: OnProgress | None = None,
 ) -> FindReport:
     """Find the fastest solver of a problem. See hipfind.find for the arguments."""
     current = settings.current()
     chosen = FindMode.parse(mode or current.find_mode)
     with settings.override(**({"verify": verify} if verify else {})):
-        report = _find(problem.canonical(), session, chosen, workspace_limit, on_progress)
+        report = _find(problem.canonical(), session, chosen, workspace_limit, tune, on_progress)
     report = dataclasses.replace(report, problem=problem)
     _log_report(report)
     return report
@@ -80,12 +78,13 @@ def _find(
     session: Session,
     mode: FindMode,
     workspace_limit: int | None,
+    tune: bool,
     on_progress: OnProgress | None,
 ) -> FindReport:
     standings = sort_candidates(problem, session, dynamic_only=mode.dynamic_only)
     runnable = {one.solver_id: one for one in standings if one.may_run}
     known, notes = known_records(problem, session, runnable) if not problem.is_empty else ({}, ())
-    used = known if mode.uses_db else {}
+    used = known if mode.uses_db and not tune else {}
     entries = {name: _Entry(one) for name, one in runnable.items()}
     for entry in entries.values():
         if workspace_limit is not None and entry.standing.workspace_bytes > workspace_limit:
@@ -96,12 +95,12 @@ def _find(
         source = Source.TRIVIAL
     elif not missing or (mode.is_fast and any(record.is_usable for record in used.values())):
         source = Source.USER_DB
-    elif mode.is_fast:
+    elif mode.is_fast and not tune:
         return _from_estimates(problem, session, mode, workspace_limit, standings, notes)
     else:
         source = Source.MEASURED
         with session.measuring():
-            _measure(problem, session, missing, known, on_progress)
+            _measure(problem, session, missing, known, tune, on_progress)
     candidates = _candidates(standings, entries, used, source)
     stored = False
     if source is Source.MEASURED and _is_general(candidates):
@@ -156,29 +155,43 @@ def _measure(
     session: Session,
     entries: Sequence[_Entry],
     known: Mapping[str, Known],
+    tune: bool,
     on_progress: OnProgress | None,
 ) -> None:
     say = on_progress or (lambda progress: None)
     _drop_hopeless(entries)
-    _build(problem, session, [entry for entry in entries if entry.is_in], say)
     racing = [entry for entry in entries if entry.is_in]
     if not racing:
         return
-    operands = Operands(problem, session.device)
-    workspace = _workspace(session, racing)
-    racing = [entry for entry in racing if entry.is_in]
-    _warm_up(problem, operands, workspace, racing, known, say)
-    racing = [entry for entry in racing if entry.is_in]
-    total = len(racing)
+    bench = Bench(problem, session)
+    refused = bench.make_workspace(entry.standing.workspace_bytes for entry in racing)
     for entry in racing:
-        entry.runner = _runner(entry, operands, workspace)
+        if entry.standing.workspace_bytes in refused:
+            entry.end(Outcome.OUT_OF_MEMORY, refused[entry.standing.workspace_bytes])
+    _set_configs(bench, [entry for entry in racing if entry.is_in], tune, say)
+    _build(problem, session, [entry for entry in racing if entry.is_in], say)
+    _warm_up(bench, [entry for entry in racing if entry.is_in], known, say)
+    racing = [entry for entry in racing if entry.is_in]
+    for entry in racing:
+        assert entry.invoker is not None
+        entry.runner = bench.runner(entry.standing.solver_id, entry.invoker)
     race(
         [entry.runner for entry in racing if entry.runner is not None],
         session.timer,
         limit_ms=float(settings.current().find_time_limit_ms),
-        on_round=lambda done, rounds: say(Progress("time", f"{total} candidates", done, rounds)),
+        on_round=lambda done, rounds: say(Progress("time", f"{len(racing)} candidates", done, rounds)),
     )
     _judge(racing)
+
+
+def _set_configs(bench: Bench, entries: Sequence[_Entry], tune: bool, say: OnProgress) -> None:
+    """Give each tunable candidate the config that the DB has, or the one that a search finds now and stores."""
+    configs = tuned_configs(bench.problem, bench.session, {one.standing.solver_id: one.standing for one in entries})
+    if tune:
+        standings = [one.standing for one in entries if one.standing.solver.IsTunable()]
+        configs |= search_all(bench, standings, say)
+    for entry in entries:
+        entry.config = configs.get(entry.standing.solver_id, "")
 
 
 def _drop_hopeless(entries: Sequence[_Entry]) -> None:
@@ -193,7 +206,8 @@ def _drop_hopeless(entries: Sequence[_Entry]) -> None:
 def _build(problem: Problem, session: Session, entries: Sequence[_Entry], say: OnProgress) -> None:
     for index, entry in enumerate(entries):
         say(Progress("compile", entry.standing.solver_id, index, len(entries)))
-        solution = entry.standing.solver.GetSolution(session.device.target, problem)
+        solution = solution_of(entry.standing.solver, session.device.target, problem, entry.config)
+        entry.config = solution.config
         try:
             entry.invoker = build(solution, session.device, problem.roles)
         except CompileError as error:
@@ -202,73 +216,30 @@ def _build(problem: Problem, session: Session, entries: Sequence[_Entry], say: O
             entry.end(Outcome.RUN_FAILED, str(error))
 
 
-def _workspace(session: Session, entries: Sequence[_Entry]) -> Memory | None:
-    """One workspace for all, as large as the largest that the device can give; who needs more is out of memory."""
-    for size in sorted({entry.standing.workspace_bytes for entry in entries}, reverse=True):
-        if size == 0:
-            return None
-        try:
-            return session.device.allocate(size)
-        except OutOfMemoryError as error:
-            for entry in entries:
-                if entry.standing.workspace_bytes == size:
-                    entry.end(Outcome.OUT_OF_MEMORY, str(error))
-    return None
-
-
-def _warm_up(
-    problem: Problem,
-    operands: Operands,
-    workspace: Memory | None,
-    entries: Sequence[_Entry],
-    known: Mapping[str, Known],
-    say: OnProgress,
-) -> None:
+def _warm_up(bench: Bench, entries: Sequence[_Entry], known: Mapping[str, Known], say: OnProgress) -> None:
     """Run each candidate once on poisoned buffers, outside of any timing, and check its output where asked."""
     when = settings.current().verify
-    verifier: Verifier | None = None
     for index, entry in enumerate(entries):
         name = entry.standing.solver_id
         say(Progress("verify", name, index, len(entries)))
         before = known.get(name)
-        must_check = when == "always" or (when == "first" and not (before is not None and before.verified))
-        entry.verified = not must_check and before is not None and before.verified
+        is_verified = before is not None and before.verified and before.config == entry.config
+        must_check = when == "always" or (when == "first" and not is_verified)
+        entry.verified = not must_check and is_verified
+        assert entry.invoker is not None
         try:
-            _run_poisoned(entry, operands, workspace)
+            bench.run_poisoned(entry.invoker)
             if must_check:
-                verifier = verifier or Verifier(problem, operands.host)
-                verifier.check(name, operands.read_output())
+                bench.check(name)
                 entry.verified = True
         except OutOfMemoryError as error:
             entry.end(Outcome.OUT_OF_MEMORY, str(error))
         except DeviceError as error:
             entry.end(Outcome.RUN_FAILED, str(error))
     for entry in entries:
-        refused = verifier.refused.get(entry.standing.solver_id) if verifier else None
-        if refused is not None:
-            entry.end(Outcome.WRONG_RESULT, refused)
-
-
-def _run_poisoned(entry: _Entry, operands: Operands, workspace: Memory | None) -> None:
-    device = operands.device
-    if workspace is not None:
-        device.set_bytes(workspace.address, workspace.nbytes, POISON)
-    operands.poison_output()
-    assert entry.invoker is not None
-    entry.invoker.run(operands.addresses(workspace))
-    device.synchronize()
-
-
-def _runner(entry: _Entry, operands: Operands, workspace: Memory | None) -> Runner:
-    """The candidate as one piece where the device can: steps shorter than their launch would be timed as launches."""
-    invoker, addresses = entry.invoker, operands.addresses(workspace)
-    assert invoker is not None
-    prepare = operands.restore_output if operands.problem.reads_output else None
-    queue: Callable[[int], None] | None = None
-    if sum(count for count, _ in flat(invoker.solution.steps)) <= _MOST_CAPTURED:
-        queue = operands.device.capture(lambda stream: invoker.run(addresses, stream))
-    run = queue or (lambda stream: invoker.run(addresses, stream))
-    return Runner(entry.standing.solver_id, lambda: run(0), prepare)
+        wrong = bench.refused(entry.standing.solver_id)
+        if wrong is not None:
+            entry.end(Outcome.WRONG_RESULT, wrong)
 
 
 def _judge(entries: Sequence[_Entry]) -> None:
@@ -330,6 +301,7 @@ def _from_entry(entry: _Entry, source: Source) -> Candidate:
         samples=len(runner.samples) if runner is not None else 0,
         workspace_bytes=one.workspace_bytes,
         expected_ms=one.expected_ms,
+        config=entry.config,
         verified=entry.verified,
         source=source,
     )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from hipfind import settings
 from hipfind.find.candidates import Standing, sort_candidates
+from hipfind.find.configs import tuned_configs
 from hipfind.find.report import Choice, Explanation, Outcome, Source
 from hipfind.find.session import Answer, Session
 from hipfind.find.trust import Known, known_records
@@ -38,7 +39,7 @@ def _look_up(problem: Problem, session: Session, workspace_limit: int | None) ->
         choices = tuple(Choice(one.solver_id, 0.0, one.workspace_bytes, Source.TRIVIAL) for one in fitting)
         return Answer(choices, (), time.monotonic())
     known, notes = known_records(problem, session, {one.solver_id: one for one in standings})
-    choices = _from_db(fitting, known) or _by_estimate(fitting)
+    choices = _from_db(fitting, known) or _by_estimate(problem, session, fitting)
     return Answer(choices, notes, time.monotonic())
 
 
@@ -52,11 +53,15 @@ def _from_db(fitting: list[Standing], known: Mapping[str, Known]) -> tuple[Choic
     )
 
 
-def _by_estimate(fitting: list[Standing]) -> tuple[Choice, ...]:
+def _by_estimate(problem: Problem, session: Session, fitting: list[Standing]) -> tuple[Choice, ...]:
+    configs = tuned_configs(problem, session, {one.solver_id: one for one in fitting})
     estimates = rank(
         Estimate(one.solver_id, one.wti, one.expected_ms, one.workspace_bytes, one.order) for one in fitting
     )
-    return tuple(Choice(one.solver_id, one.expected_ms, one.workspace_bytes, Source.WTI) for one in estimates)
+    return tuple(
+        Choice(one.solver_id, one.expected_ms, one.workspace_bytes, Source.WTI, configs.get(one.solver_id, ""))
+        for one in estimates
+    )
 
 
 def explain(problem: Problem, session: Session) -> tuple[Explanation, ...]:

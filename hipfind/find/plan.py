@@ -16,6 +16,7 @@ from hipfind.errors import (
     NotApplicableError,
     WorkspaceError,
 )
+from hipfind.find.configs import solution_or_default
 from hipfind.find.engine import find
 from hipfind.find.immediate import answer
 from hipfind.find.report import Choice, Source
@@ -160,7 +161,15 @@ def _choices(
 
 def _build(problem: Problem, session: Session, choice: Choice) -> Plan:
     canonical = problem.canonical()
-    solution = session.registry.get(choice.solver_id).GetSolution(session.device.target, canonical)
-    invoker = build(solution, session.device, canonical.roles)
+    solver, target = session.registry.get(choice.solver_id), session.device.target
+    solution = solution_or_default(solver, target, canonical, choice.config)
+    try:
+        invoker = build(solution, session.device, canonical.roles)
+    except DeviceError as error:
+        default = solver.GetSolution(target, canonical)
+        if solution == default:
+            raise
+        _log.warning("%s with %s is not possible, its default is used: %s", solver.SolverDbId(), solution.config, error)
+        invoker = build(default, session.device, canonical.roles)
     _log.info("plan problem=%s solver=%s source=%s", problem.key(), choice.solver_id, choice.source.value)
     return Plan(problem, session, choice, invoker)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+from collections.abc import Callable
 from typing import Any
 
 from hipfind.problem.base import Problem
@@ -117,10 +118,13 @@ class FindReport:
 class Progress:
     """One step of a running Find, for progress bars: ``done`` of ``total`` in ``stage``, on ``solver_id``."""
 
-    stage: str  # "compile", "verify", "time"
+    stage: str  # "tune", "compile", "verify", "time"
     solver_id: str
     done: int
     total: int
+
+
+OnProgress = Callable[[Progress], None]
 
 
 @dataclasses.dataclass(frozen=True)

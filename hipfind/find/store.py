@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from hipfind.find.configs import solution_of
 from hipfind.find.report import Candidate, Outcome, Source
 from hipfind.find.session import Session
 from hipfind.perfdb.records import FindRecord
@@ -33,7 +34,7 @@ def store_candidates(problem: Problem, session: Session, candidates: Sequence[Ca
                 solver_id=one.solver_id,
                 solver_version=solver.version,
                 config=one.config,
-                source_hash=solver.GetSolution(target, problem).source_hash,
+                source_hash=solution_of(solver, target, problem, one.config).source_hash,
                 time_ms=one.time_ms,
                 spread_ms=one.spread_ms,
                 samples=one.samples,

@@ -6,7 +6,9 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
+from hipfind.errors import ConfigError
 from hipfind.find.candidates import Standing
+from hipfind.find.configs import solution_of
 from hipfind.find.report import Outcome
 from hipfind.find.session import Session
 from hipfind.perfdb.records import StoredFind
@@ -68,7 +70,11 @@ def _is_current(stored: StoredFind, standing: Standing, problem: Problem, sessio
     record = stored.record
     if record.solver_version != standing.solver.version:
         return False
-    return record.source_hash == standing.solver.GetSolution(session.device.target, problem).source_hash
+    try:
+        solution = solution_of(standing.solver, session.device.target, problem, record.config)
+    except ConfigError:
+        return False
+    return record.source_hash == solution.source_hash
 
 
 def _known(stored: StoredFind) -> Known | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,19 @@ def test_find_reports_every_candidate_and_stores(cli: Cli, db_path: Path) -> Non
     assert "\x1b" not in result.stdout
     assert result.stderr == ""
     assert rows_in(db_path) > 0
+
+
+def test_tuning_measures_again_and_keeps_the_configs(cli: Cli, db_path: Path) -> None:
+    loaded(cli, "find", *POINT, "-F", "2")
+    (tuned,) = loaded(cli, "find", *POINT, "-F", "2", "--tune")
+    assert tuned["source"] == "measured now"
+    configs = {one["solver_id"]: one["config"] for one in tuned["candidates"] if one["time_ms"] is not None}
+    assert configs == {"GemmBwdRest": "rank=0", "ConvDirectNaiveConvBwd": ""}
+    (row,) = sqlite3.connect(db_path).execute("SELECT config FROM perf_records").fetchall()
+    assert row == ("rank=0",)
+    result = cli("find", *POINT, "-F", "2")
+    (line,) = [line for line in result.stdout.splitlines() if line.startswith("GemmBwdRest ")]
+    assert "rank=0" in line and line.endswith("user DB")
 
 
 def test_a_second_find_answers_from_the_db(cli: Cli, db_path: Path) -> None:

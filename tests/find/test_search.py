@@ -1,0 +1,157 @@
+"""Search for perf configs on a fake clock: what is tried, what is kept, and that later Finds and plans use it."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from hipfind import settings
+from hipfind.find.engine import find
+from hipfind.find.immediate import answer
+from hipfind.find.plan import make_plan
+from hipfind.find.report import Outcome, Progress, Source
+from hipfind.find.session import Session
+from hipfind.problem.conv import ConvProblem
+from tests.find.conftest import MakeSession
+from tests.helpers.fakes import Behaviour, fake_solver
+from tests.helpers.tunable import fake_tunable
+
+TILES = (16, 32, 64, 128)
+
+
+def behaviours(times: dict[int, float], **others: Behaviour) -> dict[str, Behaviour]:
+    return {f"Tuned.tile={tile}": Behaviour((time,)) for tile, time in times.items()} | others
+
+
+def launches(session: Session) -> dict[str, int]:
+    return {name: one.launches for name, one in session.device.behaviours.items()}  # type: ignore[attr-defined]
+
+
+def perf_records(session: Session, problem: ConvProblem) -> dict[str, tuple[str, float]]:
+    found = session.db.lookup_perf(problem.key(), session.device.target.key, session.environment)
+    return {one.record.solver_id: (one.record.config, one.record.time_ms) for one in found.trusted}
+
+
+def test_the_best_config_is_found_stored_and_used(make_session: MakeSession, problem: ConvProblem) -> None:
+    plain = Behaviour((2.0,))
+    session = make_session(
+        [fake_tunable("Tuned", TILES), fake_solver("Plain")],
+        behaviours({16: 3.0, 32: 2.5, 64: 1.0, 128: 1.4}, Plain=plain),
+    )
+    before = find(problem, session)
+    assert before.best is not None and (before.best.solver_id, before.best.config) == ("Plain", "")
+    report = find(problem, session, tune=True)
+    assert report.source is Source.MEASURED and report.best is not None
+    assert (report.best.solver_id, report.best.config, report.best.time_ms) == ("Tuned", "tile=64", 1.0)
+    assert perf_records(session, problem) == {"Tuned": ("tile=64", 1.0)}
+    again = find(problem, session)
+    assert again.best == dataclasses.replace(report.best, source=Source.USER_DB)
+    assert answer(problem, session).choices[0].config == "tile=64"
+    assert make_plan(problem, session)._invoker.solution.config == "tile=64"
+
+
+@pytest.mark.parametrize("bad", [
+    Behaviour((0.1,), result="scaled"), Behaviour((0.1,), result="unwritten"),
+    Behaviour((0.1,), compile_error="spills"), Behaviour((0.1,), launch_error="illegal address"),
+    Behaviour((0.1,), launch_error="illegal address", fail_after=3),
+])  # fmt: skip
+def test_configs_that_fail_are_left_out(make_session: MakeSession, problem: ConvProblem, bad: Behaviour) -> None:
+    table = behaviours({16: 3.0, 32: 1.0, 128: 2.0}) | {"Tuned.tile=64": bad}
+    report = find(problem, make_session([fake_tunable("Tuned", TILES)], table), tune=True)
+    assert report.best is not None and report.best.config == "tile=32"
+
+
+def test_slow_configs_get_one_probe(make_session: MakeSession, problem: ConvProblem) -> None:
+    session = make_session([fake_tunable("Tuned", TILES)], behaviours({16: 1.0, 32: 9.0, 64: 9.0, 128: 9.0}))
+    find(problem, session, tune=True)
+    assert [launches(session)[f"Tuned.tile={tile}"] for tile in (32, 64, 128)] == [2, 2, 2]  # warm-up and probe
+
+
+def test_the_default_config_is_tried_first(make_session: MakeSession, problem: ConvProblem) -> None:
+    session = make_session([fake_tunable("Tuned", (64, 16, 32))], behaviours({16: 0.5, 32: 0.5, 64: 1.0}))
+    with settings.override(tune_configs=1):
+        report = find(problem, session, tune=True)
+    assert report.best is not None and report.best.config == "tile=64"
+    assert launches(session)["Tuned.tile=16"] == launches(session)["Tuned.tile=32"] == 0
+
+
+@pytest.mark.parametrize(
+    ("limits", "tried"),
+    [({"tune_configs": 3}, 3), ({"tune_patience": 2}, 3), ({"tune_time_limit_ms": 1}, 1), ({}, 20)],
+)
+def test_a_search_keeps_to_its_budget(
+    make_session: MakeSession, problem: ConvProblem, limits: dict[str, int], tried: int
+) -> None:
+    tiles = tuple(range(1, 21))
+    session = make_session([fake_tunable("Tuned", tiles)], behaviours({tile: 1.0 for tile in tiles}))
+    with settings.override(**{"tune_time_limit_ms": 0, "tune_patience": 0, **limits}):
+        find(problem, session, tune=True)
+    assert sum(count > 0 for count in launches(session).values()) == tried
+
+
+def test_an_interrupt_keeps_what_was_found(make_session: MakeSession, problem: ConvProblem) -> None:
+    session = make_session(
+        [fake_tunable("Tuned", TILES), fake_tunable("Later", (1,))],
+        behaviours({16: 4.0, 32: 3.0, 64: 2.0, 128: 1.0}) | {"Later.tile=1": Behaviour((0.1,))},
+    )
+
+    def interrupt(step: Progress) -> None:
+        if step.stage == "tune" and step.done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        find(problem, session, tune=True, on_progress=interrupt)
+    kept, time_ms = perf_records(session, problem)["Tuned"]
+    assert kept in {f"tile={tile}" for tile in TILES[1:]} and time_ms < 4.0
+    report = find(problem, session)  # a later Find starts from there
+    assert {one.solver_id: one.config for one in report.candidates} == {"Tuned": kept, "Later": "tile=1"}
+
+
+def test_a_record_whose_config_is_not_legal_any_more_gives_the_default(
+    make_session: MakeSession, problem: ConvProblem, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = behaviours({16: 2.0, 32: 1.0})
+    first = make_session([fake_tunable("Tuned", (16, 32))], table)
+    find(problem, first, tune=True)
+    later = make_session([fake_tunable("Tuned", (16,))], table)
+    with caplog.at_level(logging.WARNING, logger="hipfind.find"):
+        report = find(problem, later)
+    assert report.best is not None and (report.best.config, report.source) == ("tile=16", Source.MEASURED)
+    assert "tile 32" in caplog.text
+    assert perf_records(later, problem) == {"Tuned": ("tile=32", 1.0)}, "what was stored stays"
+
+
+def test_another_version_of_a_solver_is_tuned_anew(make_session: MakeSession, problem: ConvProblem) -> None:
+    table = behaviours({16: 2.0, 32: 1.0})
+    find(problem, make_session([fake_tunable("Tuned", (16, 32))], table), tune=True)
+    report = find(problem, make_session([fake_tunable("Tuned", (16, 32), version=2)], table))
+    assert report.best is not None and report.best.config == "tile=16"
+
+
+def test_a_tuned_config_that_is_wrong_in_the_race_is_refused(make_session: MakeSession, problem: ConvProblem) -> None:
+    table = behaviours({16: 2.0, 32: 1.0}, Plain=Behaviour((5.0,)))
+    session = make_session([fake_tunable("Tuned", (16, 32)), fake_solver("Plain")], table)
+    with settings.override(verify="off"):
+        find(problem, session, tune=True)
+    table["Tuned.tile=32"].result = "scaled"
+    with settings.override(find_mode="NORMAL"):
+        report = find(problem, session, verify="always", tune=True)
+    assert report.best is not None and report.best.config == "tile=16"
+    assert Outcome.WRONG_RESULT not in {one.outcome for one in report.candidates}
+
+
+@given(times=st.lists(st.integers(4, 400).map(lambda eighths: eighths / 8), min_size=1, max_size=12))
+@hypothesis_settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+def test_tuning_is_never_worse_than_the_default(
+    make_session: MakeSession, problem: ConvProblem, times: list[float]
+) -> None:
+    tiles = tuple(range(len(times)))
+    session = make_session([fake_tunable("Tuned", tiles)], behaviours(dict(zip(tiles, times, strict=True))))
+    session.db.close()
+    report = find(problem, session, tune=True)
+    assert report.best is not None and report.best.time_ms == min(times)
