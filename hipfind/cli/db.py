@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from hipfind.cli import text
+from hipfind.cli.db_kernels import cache_facts, cache_line, prune_kernels
 from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_table
@@ -53,6 +54,9 @@ def db() -> None:
     """Look into the perf DB: what was found, when, and whether it still counts."""
 
 
+db.add_command(prune_kernels)
+
+
 def _opens_db(command: Callable[..., Any]) -> Callable[..., Any]:
     """Gives the command ``db``, open for reading: the file of ``--db``, else the one that the settings name."""
 
@@ -70,7 +74,7 @@ def _opens_db(command: Callable[..., Any]) -> Callable[..., Any]:
 @_opens_db
 def info(db: PerfDb, as_json: bool) -> None:
     """Show where the DB is, its size and schema, what is in it, and the environments that it knows."""
-    facts = db.info()
+    facts = {**db.info(), "kernel_cache": cache_facts()}
     if as_json:
         print_json(facts)
         return
@@ -81,6 +85,7 @@ def info(db: PerfDb, as_json: bool) -> None:
         "journal": facts["journal_mode"] + (" (in a read-only directory)" if facts["immutable"] else ""),
         "sqlite": facts["sqlite_version"],
         **{name.replace("_", " "): str(count) for name, count in facts["rows"].items()},
+        "kernel cache": cache_line(facts["kernel_cache"]),
     }
     for name, value in lines.items():
         click.echo(f"{name:<14}{value}")

@@ -88,7 +88,7 @@ def _row(row: _Checked) -> list[str]:
     target = row.info.target
     test = "PASS" if row.works else "FAIL" if row.info.available else "-"
     if target is None:
-        return [row.info.name, test, "-", "-", "-", "-", "-", text.one_line(row.what)]
+        return [row.info.name, test, "-", "-", "-", "-", "-", text.one_line(row.what, 300)]
     return [
         row.info.name,
         test,
@@ -97,7 +97,7 @@ def _row(row: _Checked) -> list[str]:
         f"{target.peak('fp32') / 1e12:.3g}",
         f"{target.bandwidth_gbs:.3g}",
         text.size(target.memory_bytes),
-        text.one_line(row.what),
+        text.one_line(row.what, 300),
     ]
 
 

@@ -88,14 +88,14 @@ def problem_of_key(key: str) -> Problem:
     return parse(key)
 
 
-def _bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
+def parse_bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     return None if value is None else text.parse_size(value)
 
 
 workspace_limit_option = click.option(
     "--workspace-limit",
     metavar="SIZE",
-    callback=_bytes,
+    callback=parse_bytes,
     help="Leave out solvers that need more workspace, e.g. 32MiB.",
 )
 find_mode_option = click.option(

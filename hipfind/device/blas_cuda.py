@@ -13,7 +13,7 @@ from nvmath.bindings import cublas, cublasLt
 from hipfind.device import gpu_blas
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
-from hipfind.device.gpu_driver import Driver
+from hipfind.device.gpu_driver import Driver, text_of
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
 
@@ -108,7 +108,7 @@ class CublasLt(LtBlas):
         except cublasLt.cuBLASLtError as error:
             if error.status == _NOT_SUPPORTED:
                 return []
-            raise DeviceError("matmul_algo_get_heuristic failed", got=str(error)) from error
+            raise DeviceError("matmul_algo_get_heuristic failed", got=text_of(error)) from error
         finally:
             _call(cublasLt, "matmul_preference_destroy", preference)
         ranked = found[: length.value]
@@ -137,7 +137,7 @@ class CublasLt(LtBlas):
             )  # fmt: skip
         except cublasLt.cuBLASLtError as error:
             kind = AlgorithmRefused if error.status == _NOT_SUPPORTED else DeviceError
-            raise kind("cublasLtMatmul failed", got=str(error)) from error
+            raise kind("cublasLtMatmul failed", got=text_of(error)) from error
 
 
 class Cublas(PlainBlas):
@@ -175,4 +175,4 @@ def _call(library: Any, name: str, *arguments: Any) -> Any:
     try:
         return getattr(library, name)(*arguments)
     except _FAILURES as error:
-        raise DeviceError(f"{library.__name__.rpartition('.')[2]}'s {name} failed", got=str(error)) from error
+        raise DeviceError(f"{library.__name__.rpartition('.')[2]}'s {name} failed", got=text_of(error)) from error

@@ -11,7 +11,7 @@ from rocm.bindings import hip, hipblas, hipblaslt
 from hipfind.device import gpu_blas
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
-from hipfind.device.gpu_driver import Driver
+from hipfind.device.gpu_driver import Driver, text_of
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
 
@@ -168,7 +168,7 @@ def _answer(library: Any, name: str, *arguments: Any) -> Any:
     try:
         return getattr(library, name)(*arguments)
     except (RuntimeError, ValueError) as error:
-        raise DeviceError(f"{name} failed", got=str(error)) from error
+        raise DeviceError(f"{name} failed", got=text_of(error)) from error
 
 
 def _fail(call: str, status: Any) -> NoReturn:

@@ -12,7 +12,7 @@ from cuda.bindings import driver as cuda
 from hipfind.device import cuda_compiler
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import GpuBlas
-from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error
+from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error, text_of
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import KernelSpec
 
@@ -45,8 +45,8 @@ def _call(name: str, *arguments: Any) -> Any:
     try:
         status, *results = getattr(cuda, name)(*arguments)
     except RuntimeError as error:  # library or symbol missing
-        what = f"{name} failed: the CUDA driver cannot be used"
-        raise DeviceError(what, got=str(error), remedy="install NVIDIA's driver") from error
+        remedy = "install NVIDIA's driver"
+        raise DeviceError(f"the CUDA driver cannot be used: {name}", got=text_of(error), remedy=remedy) from error
     if status:
         _fail(name, status)
     return results[0] if len(results) == 1 else tuple(results)

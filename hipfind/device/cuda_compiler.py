@@ -6,6 +6,7 @@ from typing import Any
 
 from cuda.bindings import nvrtc
 
+from hipfind.device.gpu_driver import text_of
 from hipfind.errors import CompileError, CompilerNotFoundError
 from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
 
@@ -53,7 +54,7 @@ def _call(name: str, *arguments: Any) -> Any:
     try:
         status, *results = getattr(nvrtc, name)(*arguments)
     except RuntimeError as error:  # library or symbol missing
-        raise CompilerNotFoundError("NVIDIA's runtime compiler (NVRTC) cannot be used", got=str(error)) from error
+        raise CompilerNotFoundError("NVIDIA's runtime compiler (NVRTC) cannot be used", got=text_of(error)) from error
     if status:
         _, meaning = nvrtc.nvrtcGetErrorString(status)
         raise CompileError(f"{name} failed", got=f"{status.name} ({int(status)}): {meaning.decode()}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import dataclasses
+import re
 from typing import NoReturn
 
 from hipfind.errors import DeviceError, KernelLaunchError, OutOfMemoryError
@@ -172,6 +173,11 @@ class _Active(contextlib.AbstractContextManager[None]):
     def __exit__(self, *exception: object) -> None:
         if self._previous is not None:
             self._driver.leave(self._previous)
+
+
+def text_of(error: Exception) -> str:
+    """A binding's message on one line, without the marks of bytes that hip-python leaves in it: b'lib.so' -> lib.so."""
+    return " ".join(re.sub(r"""'?b(['"])(.*?)\1'?""", r"\2", str(error)).split())
 
 
 def raise_error(call: str, code: int, name: str, meaning: str) -> NoReturn:

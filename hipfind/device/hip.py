@@ -13,7 +13,7 @@ from rocm.bindings import hip
 from hipfind.device import hip_compiler
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import GpuBlas
-from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error
+from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error, text_of
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import KernelSpec
 
@@ -48,11 +48,9 @@ def _call(name: str, *arguments: Any) -> Any:
     """Call the HIP API; returns its one result, or all as a tuple, without the status."""
     try:
         status, *results = getattr(hip, name)(*arguments)
-    except (RuntimeError, ValueError) as error:  # library or symbol missing, or a status that hip-python does not know
-        what = f"{name} failed: the HIP runtime cannot be used"
-        raise DeviceError(
-            what, got=str(error), remedy="install ROCm, or name its libraries' folder in ROCM_PATH"
-        ) from error
+    except _NO_STATUS as error:
+        remedy = "install ROCm, or name its libraries' folder in ROCM_PATH"
+        raise DeviceError(f"the HIP runtime cannot be used: {name}", got=text_of(error), remedy=remedy) from error
     if status:
         _fail(name, status)
     return results[0] if len(results) == 1 else tuple(results)
@@ -77,7 +75,7 @@ class HipDriver(Driver):
         try:
             status, current = hip.hipGetDevice()
         except _NO_STATUS as error:
-            raise DeviceError("hipGetDevice failed", got=str(error)) from error
+            raise DeviceError("hipGetDevice failed", got=text_of(error)) from error
         if status:
             _fail("hipGetDevice", status)
         if current == self._ordinal:
@@ -137,7 +135,7 @@ class HipDriver(Driver):
         try:
             (status,) = hip.hipModuleLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, None, arguments)
         except _NO_STATUS as error:
-            raise DeviceError("hipModuleLaunchKernel failed", got=str(error)) from error
+            raise DeviceError("hipModuleLaunchKernel failed", got=text_of(error)) from error
         if status:
             _fail("hipModuleLaunchKernel", status)
 

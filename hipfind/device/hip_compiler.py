@@ -7,6 +7,7 @@ from typing import Any
 
 from rocm.bindings import hiprtc
 
+from hipfind.device.gpu_driver import text_of
 from hipfind.errors import CompileError, CompilerNotFoundError
 from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
 
@@ -65,6 +66,6 @@ def _answer(name: str, *arguments: Any) -> Any:
     try:
         return getattr(hiprtc, name)(*arguments)
     except RuntimeError as error:  # library or symbol missing
-        raise CompilerNotFoundError("ROCm's runtime compiler (hiprtc) cannot be used", got=str(error)) from error
+        raise CompilerNotFoundError("ROCm's runtime compiler (hiprtc) cannot be used", got=text_of(error)) from error
     except ValueError as error:  # a status that hip-python does not know
-        raise CompileError(f"{name} failed", got=str(error)) from error
+        raise CompileError(f"{name} failed", got=text_of(error)) from error

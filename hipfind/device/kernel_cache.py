@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import math
 import os
 import pathlib
+import re
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 from hipfind import settings
 
 _DIGEST_BYTES = 32
+_KEY = re.compile("[0-9a-f]{64}")
+_TEMPORARY = ".new-"
+_LONGEST_WRITE_S = 3600.0
 
 
 class Entry(NamedTuple):
@@ -27,6 +32,14 @@ class Entry(NamedTuple):
 
     code: bytes
     path: pathlib.Path | None
+
+
+class CacheFile(NamedTuple):
+    """A file of the cache: ``used_at`` is when a process last loaded it, in seconds since the epoch."""
+
+    path: pathlib.Path
+    nbytes: int
+    used_at: float
 
 
 def digest(*parts: str) -> str:
@@ -67,7 +80,11 @@ class KernelCache:
             self._warn(error)
             return None
         code, tail = content[:-_DIGEST_BYTES], content[-_DIGEST_BYTES:]
-        return Entry(code, path) if code and hashlib.sha256(code).digest() == tail else None
+        if not code or hashlib.sha256(code).digest() != tail:
+            return None
+        with contextlib.suppress(OSError):  # another user's file: it only looks older to prune
+            os.utime(path)
+        return Entry(code, path)
 
     def _store(self, key: str, code: bytes) -> Entry:
         if self.directory is not None:
@@ -84,6 +101,38 @@ class KernelCache:
         self._memory[key] = code
         return Entry(code, None)
 
+    def files(self) -> list[CacheFile]:
+        """The directory's entries and left temporary files, the one not used for the longest time first.
+
+        Raises OSError where the directory cannot be read; one that does not exist is empty.
+        """
+        if self.directory is None:
+            return []
+        found = []
+        try:
+            with os.scandir(self.directory) as scan:
+                for one in scan:
+                    if not (_KEY.fullmatch(one.name) or one.name.startswith(_TEMPORARY)):
+                        continue  # not ours
+                    with contextlib.suppress(FileNotFoundError):  # another process prunes, too
+                        facts = one.stat(follow_symlinks=False)
+                        found.append(CacheFile(pathlib.Path(one.path), facts.st_size, facts.st_mtime))
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda file: file.used_at)
+
+    def remove(self, files: Iterable[CacheFile]) -> list[CacheFile]:
+        """Remove these; returns those that were still there. Raises OSError.
+
+        Only names go: a process that has a kernel loaded keeps it, and one that needs it again compiles it again.
+        """
+        removed = []
+        for file in files:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(file.path)
+                removed.append(file)
+        return removed
+
     def _warn(self, reason: object) -> None:
         with self._lock:
             if self._has_warned:
@@ -99,7 +148,7 @@ class KernelCache:
 
 def _replace(path: pathlib.Path, content: bytes) -> None:
     """Write a file so that others see all of it or nothing. Raises OSError."""
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=_TEMPORARY)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -126,6 +175,25 @@ def cache_directory() -> pathlib.Path | None:
     except RuntimeError:  # newer versions raise it for a user without a home
         return None
     return directory if directory.is_absolute() else None  # older ones leave "~" as it is
+
+
+def old_files(
+    files: Sequence[CacheFile], *, older_than_s: float = math.inf, most_bytes: float = math.inf, now: float
+) -> list[CacheFile]:
+    """What may go of a cache's files, which come least recently used first: what was not used for so long, and then
+    the first ones until the rest fits. Temporary files of writers that died go after an hour."""
+    left = sum(file.nbytes for file in files)
+    old = []
+    for file in files:
+        age = now - file.used_at
+        if file.path.name.startswith(_TEMPORARY):
+            goes = age > _LONGEST_WRITE_S
+        else:
+            goes = age > older_than_s or left > most_bytes
+        if goes:
+            old.append(file)
+            left -= file.nbytes
+    return old
 
 
 _caches: dict[pathlib.Path | None, KernelCache] = {}

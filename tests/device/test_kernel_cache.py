@@ -12,7 +12,7 @@ import warnings
 import pytest
 
 from hipfind import settings
-from hipfind.device.kernel_cache import KernelCache, cache_directory, digest, kernel_cache
+from hipfind.device.kernel_cache import CacheFile, KernelCache, cache_directory, digest, kernel_cache, old_files
 from hipfind.errors import CompileError
 from tests.helpers.process import ROOT, clean_environment, run_python
 
@@ -231,3 +231,47 @@ def test_processes_that_write_and_delete_at_once_never_fail_or_read_half_an_entr
         _, errors = process.communicate(timeout=60)
         assert process.returncode == 0, errors.decode()
     assert not [path for path in (tmp_path / "cache").iterdir() if path.name.startswith(".new-")]
+
+
+def test_the_least_recently_used_file_comes_first(tmp_path: pathlib.Path) -> None:
+    cache = KernelCache(tmp_path)
+    keys = [digest(str(index)) for index in range(3)]
+    for index, key in enumerate(keys):
+        cache.get(key, Builds())
+        os.utime(tmp_path / key, (1000.0 + index, 1000.0 + index))
+    (tmp_path / "notes.txt").write_text("mine")
+    (tmp_path / ".new-abc").write_bytes(b"half")
+    os.utime(tmp_path / ".new-abc", (1.0, 1.0))
+    assert [file.path.name for file in cache.files()] == [".new-abc", *keys]
+    KernelCache(tmp_path).get(keys[0], never)  # another process uses it
+    assert [file.path.name for file in cache.files()] == [".new-abc", keys[1], keys[2], keys[0]]
+    assert {file.nbytes for file in cache.files()[1:]} == {len(CODE) + 32}
+
+
+def test_removed_files_are_built_again_and_others_are_not_touched(tmp_path: pathlib.Path) -> None:
+    cache = KernelCache(tmp_path)
+    cache.get(KEY, Builds())
+    (tmp_path / "notes.txt").write_text("mine")
+    files = cache.files()
+    assert cache.remove(files) == files and cache.remove(files) == []  # another process was faster
+    assert os.listdir(tmp_path) == ["notes.txt"]
+    builds = Builds()
+    assert cache.get(KEY, builds).code == CODE and builds.count == 1
+
+
+def test_a_cache_that_is_not_there_has_no_files(tmp_path: pathlib.Path) -> None:
+    assert KernelCache(tmp_path / "none").files() == KernelCache(None).files() == []
+
+
+FILES = [CacheFile(pathlib.Path(name), nbytes, used_at) for name, nbytes, used_at in [
+    (".new-old", 5, 0.0), ("a", 100, 1000.0), ("b", 50, 5000.0), (".new-fresh", 7, 9999.0), ("c", 30, 10_000.0),
+]]  # fmt: skip
+
+
+@pytest.mark.parametrize(("limits", "gone"), [
+    ({}, [".new-old"]), ({"older_than_s": 6000.0}, [".new-old", "a"]), ({"older_than_s": 0.0}, [".new-old", "a", "b"]),
+    ({"most_bytes": 187}, [".new-old"]), ({"most_bytes": 186}, [".new-old", "a"]),
+    ({"most_bytes": 0}, [".new-old", "a", "b", "c"]), ({"most_bytes": 80, "older_than_s": 1.0}, [".new-old", "a", "b"]),
+])  # fmt: skip
+def test_what_may_go(limits: dict[str, float], gone: list[str]) -> None:
+    assert [file.path.name for file in old_files(FILES, **limits, now=10_000.0)] == gone
