@@ -75,11 +75,13 @@ def time_all(calls: dict[str, Callable[[], Any]], rounds: int, flush: torch.Tens
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def measure(shape: dict[str, Any], direction: str, dtype: str, layout: str, rounds: int, flush: Any) -> dict[str, Any]:
-    problem = make_problem(shape, direction, dtype, layout)
+def measure(
+    shape: dict[str, Any], direction: str, layout: str, options: argparse.Namespace, flush: torch.Tensor
+) -> dict[str, Any]:
+    problem = make_problem(shape, direction, options.dtype, layout)
     tensors = make_tensors(problem)
     start = time.perf_counter()
-    found = hf.find(problem, mode="normal")
+    found = hf.find(problem, mode="normal", tune=options.tune)
     find_s = time.perf_counter() - start
     if found.best is None:
         raise HipfindError("no solver has a usable result", got=problem.key())
@@ -92,9 +94,9 @@ def measure(shape: dict[str, Any], direction: str, dtype: str, layout: str, roun
     product = product_call(problem, tensors)
     if product is not None:
         calls["matmul"] = product
-    times = time_all(calls, rounds, flush)
+    times = time_all(calls, options.rounds, flush)
     target = get_device("cuda").target
-    floor = max(problem.flops / target.peak(dtype), problem.min_bytes / (target.bandwidth_gbs * 1e9)) * 1e3
+    floor = max(problem.flops / target.peak(options.dtype), problem.min_bytes / (target.bandwidth_gbs * 1e9)) * 1e3
     return {
         "shape": shape["name"],
         "direction": direction,
@@ -105,7 +107,7 @@ def measure(shape: dict[str, Any], direction: str, dtype: str, layout: str, roun
         "hipfind ms": times["hipfind"],
         "torch / hipfind": times["torch"] / times["hipfind"],
         "to reach": shape.get("reach", {}).get(direction),
-        "solver": plan.solver_id,
+        "solver": f"{plan.solver_id} {plan.choice.config}".strip(),
         "find s": find_s,
     }
 
@@ -116,6 +118,7 @@ def main() -> None:
     parser.add_argument("--dtype", choices=sorted(TORCH_DTYPES), default="bf16")
     parser.add_argument("--layouts", default="first,last")
     parser.add_argument("--only", default="")
+    parser.add_argument("--tune", action="store_true", help="search perf configs first")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop starting new cases after this long")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
@@ -134,7 +137,7 @@ def main() -> None:
                     if time.monotonic() - begin > options.seconds:
                         continue
                     try:
-                        rows.append(measure(shape, direction, options.dtype, layout, options.rounds, flush))
+                        rows.append(measure(shape, direction, layout, options, flush))
                         print("  ".join(f"{k}={report.cell(v)}" for k, v in rows[-1].items()), flush=True)
                     except (HipfindError, RuntimeError) as error:
                         print(f"{shape['name']} {direction} {layout}: {type(error).__name__}: {error}", flush=True)
