@@ -18,7 +18,10 @@ class Migration:
     statements: tuple[str, ...]
 
 
-MIGRATIONS: tuple[Migration, ...] = (Migration("find_and_perf_records", schema.FIRST_TABLES),)
+MIGRATIONS: tuple[Migration, ...] = (
+    Migration("find_and_perf_records", schema.FIRST_TABLES),
+    Migration("reference_records", schema.REFERENCE_TABLES),
+)
 """The n-th migration leads to schema version n."""
 
 

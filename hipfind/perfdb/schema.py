@@ -91,3 +91,66 @@ CREATE TABLE perf_records ({_OWNER}
 
 FIRST_TABLES = (_PROBLEMS, _PROBLEMS_BY_MIOPEN_KEY, _TARGETS, _ENVIRONMENTS, _FIND_RECORDS, _PERF_RECORDS)
 """One row a problem; a point look-up by (problem, target) is a range of the record tables' primary key."""
+
+_REFERENCE_SOURCES = """
+CREATE TABLE reference_sources (
+  id INTEGER PRIMARY KEY,
+  digest TEXT NOT NULL UNIQUE CHECK (digest <> ''),
+  name TEXT NOT NULL,
+  imported_at REAL NOT NULL
+)"""
+
+_REFERENCE_RECORDS = """
+CREATE TABLE reference_records (
+  id INTEGER PRIMARY KEY,
+  target INTEGER NOT NULL REFERENCES targets (id) ON DELETE CASCADE,
+  form TEXT NOT NULL CHECK (form IN ('find', 'perf')),
+  miopen_key TEXT NOT NULL CHECK (miopen_key <> ''),
+  problem INTEGER REFERENCES problems (id) ON DELETE SET NULL,
+  source INTEGER NOT NULL REFERENCES reference_sources (id) ON DELETE CASCADE,
+  value TEXT NOT NULL,
+  best_solver TEXT,
+  best_ms REAL,
+  UNIQUE (target, form, miopen_key)
+)"""
+
+_REFERENCE_BY_PROBLEM = (
+    "CREATE INDEX reference_records_by_problem ON reference_records (problem) WHERE problem IS NOT NULL"
+)
+_REFERENCE_BY_SOURCE = "CREATE INDEX reference_records_by_source ON reference_records (source)"
+
+_SUPERSEDED = """
+CREATE TABLE superseded (
+  id INTEGER PRIMARY KEY,
+  kind TEXT NOT NULL,
+  content TEXT NOT NULL UNIQUE,
+  origin TEXT NOT NULL,
+  replaced_at REAL NOT NULL
+)"""
+
+_SHAPE = """p.key AS problem, p.operation, p.direction, p.dtype, p.layout, p.n, p.c, p.k, p.groups, p.input, p.filter,
+  p.output, p.stride, p.pad, p.dilation"""
+
+_RESULTS = f"""
+CREATE VIEW results AS SELECT {_SHAPE}, p.miopen_key, t.key AS device, t.name AS device_name,
+  e.fingerprint AS environment, r.solver_id AS solver, r.outcome, r.time_ms, r.spread_ms, r.samples,
+  r.workspace_bytes, r.config, r.verified, r.detail, r.solver_version, r.source_hash, r.created_at
+FROM find_records r JOIN problems p ON p.id = r.problem JOIN targets t ON t.id = r.target
+  JOIN environments e ON e.id = r.environment"""
+
+_REFERENCE_RESULTS = f"""
+CREATE VIEW reference_results AS SELECT r.miopen_key, {_SHAPE}, t.key AS device, r.form, r.best_solver AS solver,
+  r.best_ms AS time_ms, r.value, s.name AS source, s.imported_at
+FROM reference_records r JOIN targets t ON t.id = r.target JOIN reference_sources s ON s.id = r.source
+  LEFT JOIN problems p ON p.id = r.problem"""
+
+REFERENCE_TABLES = (
+    _REFERENCE_SOURCES, _REFERENCE_RECORDS, _REFERENCE_BY_PROBLEM, _REFERENCE_BY_SOURCE, _SUPERSEDED, _RESULTS,
+    _REFERENCE_RESULTS,
+)  # fmt: skip
+"""Records of MIOpen's own files, apart from our timings; what a merge replaced; views for people and browsers.
+
+``reference_records.value`` is the record as MIOpen wrote it, so that an export gives the same bytes; ``miopen_key`` is
+MIOpen's key, which can hold a layout hint that ours does not have; ``problem`` is NULL where MIOpen's key is of no
+problem that hipfind has.
+"""
