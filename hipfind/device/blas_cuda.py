@@ -10,10 +10,11 @@ import numpy as np
 from nvmath import CudaDataType
 from nvmath.bindings import cublas, cublasLt
 
-from hipfind.device import gpu_blas
+from hipfind.device import gpu_products
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, NoAlgorithmError, Product, Scalars
 from hipfind.device.gpu_driver import Driver, text_of
+from hipfind.device.gpu_products import PlainBlas
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
 
@@ -40,7 +41,7 @@ _MIN_ALIGNMENTS = (
 
 def make_blas(device: GpuDevice) -> GpuBlas:
     """cuBLASLt and cuBLAS, or whichever is there. Raises DeviceError with both reasons when neither is."""
-    return gpu_blas.make_blas(device, CublasLt, Cublas)
+    return gpu_products.make_blas(device, CublasLt, Cublas)
 
 
 class CublasLt(LtBlas):
@@ -152,12 +153,16 @@ class Cublas(PlainBlas):
         p, (a, b, c) = product, (product.a, product.b, product.c)
         types = [_TYPES[matrix.dtype] for matrix in (a, b, c)]
         _call(cublas, "set_stream", self._handle, stream)
-        _call(
-            cublas, "gemm_strided_batched_ex_64", self._handle, _TRANS[p.trans_a], _TRANS[p.trans_b], p.m, p.n, p.k,
-            scalars.alpha, operands[0], types[0], a.ld, a.stride, operands[1], types[1], b.ld, b.stride, scalars.beta,
-            operands[2], types[2], c.ld, c.stride, p.batch, _compute_type(a.dtype, tf32=False),
-            cublas.GemmAlgo.DEFAULT,
-        )  # fmt: skip
+        try:
+            cublas.gemm_strided_batched_ex_64(
+                self._handle, _TRANS[p.trans_a], _TRANS[p.trans_b], p.m, p.n, p.k, scalars.alpha, operands[0],
+                types[0], a.ld, a.stride, operands[1], types[1], b.ld, b.stride, scalars.beta, operands[2], types[2],
+                c.ld, c.stride, p.batch, _compute_type(a.dtype, tf32=False), cublas.GemmAlgo.DEFAULT,
+            )  # fmt: skip
+        except _FAILURES as error:
+            is_refused = isinstance(error, cublas.cuBLASError) and error.status == _NOT_SUPPORTED
+            kind = NoAlgorithmError if is_refused else DeviceError
+            raise kind("cublasGemmStridedBatchedEx_64 failed", got=text_of(error)) from error
 
 
 def _compute_type(dtype: DType, *, tf32: bool) -> int:

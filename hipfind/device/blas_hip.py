@@ -8,10 +8,11 @@ from typing import Any, NoReturn
 
 from rocm.bindings import hip, hipblas, hipblaslt
 
-from hipfind.device import gpu_blas
+from hipfind.device import gpu_products
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, PlainBlas, Product, Scalars
+from hipfind.device.gpu_blas import Algorithm, AlgorithmRefused, GpuBlas, LtBlas, NoAlgorithmError, Product, Scalars
 from hipfind.device.gpu_driver import Driver, text_of
+from hipfind.device.gpu_products import PlainBlas
 from hipfind.errors import DeviceError
 from hipfind.problem.dtypes import DType
 
@@ -22,12 +23,13 @@ _TYPES = {
     DType.BF16: hip.hipDataType.HIP_R_16BF,
 }
 _TRANS = (hipblas.hipblasOperation_t.HIPBLAS_OP_N, hipblas.hipblasOperation_t.HIPBLAS_OP_T)
+_NOT_SUPPORTED = hipblas.hipblasStatus_t.HIPBLAS_STATUS_NOT_SUPPORTED
 _INT32_MAX = 2**31 - 1
 
 
 def make_blas(device: GpuDevice) -> GpuBlas:
     """hipBLASLt and hipBLAS, or whichever is there. Raises DeviceError with both reasons when neither is."""
-    return gpu_blas.make_blas(device, HipblasLt, Hipblas)
+    return gpu_products.make_blas(device, HipblasLt, Hipblas)
 
 
 class HipblasLt(LtBlas):
@@ -92,7 +94,7 @@ class HipblasLt(LtBlas):
             )
         finally:
             _call(hipblaslt, "hipblasLtMatmulPreferenceDestroy", preference)
-        if status == hipblas.hipblasStatus_t.HIPBLAS_STATUS_NOT_SUPPORTED:
+        if status == _NOT_SUPPORTED:
             return []
         if status:
             _fail("hipblasLtMatmulAlgoGetHeuristic", status)
@@ -116,7 +118,7 @@ class HipblasLt(LtBlas):
             hipblaslt, "hipblasLtMatmul", self._handle, operation, scalars.alpha, a, a_layout, b, b_layout,
             scalars.beta, c, c_layout, c, c_layout, algorithm.handle, workspace, algorithm.workspace_bytes, stream,
         )  # fmt: skip
-        if status == hipblas.hipblasStatus_t.HIPBLAS_STATUS_NOT_SUPPORTED:
+        if status == _NOT_SUPPORTED:
             raise AlgorithmRefused("hipblasLtMatmul failed", got=f"{status.name} ({int(status)})")
         if status:
             _fail("hipblasLtMatmul", status)
@@ -136,12 +138,16 @@ class Hipblas(PlainBlas):
         name = "hipblasGemmStridedBatchedEx" + ("_64" if max(numbers) > _INT32_MAX else "")
         types = [_TYPES[matrix.dtype] for matrix in (a, b, c)]
         _call(hipblas, "hipblasSetStream", self._handle, stream)
-        _call(
+        status, *_ = _answer(
             hipblas, name, self._handle, _TRANS[p.trans_a], _TRANS[p.trans_b], p.m, p.n, p.k, scalars.alpha,
             operands[0], types[0], a.ld, a.stride, operands[1], types[1], b.ld, b.stride, scalars.beta,
             operands[2], types[2], c.ld, c.stride, p.batch, _compute_type(a.dtype, tf32=False),
             hipblas.hipblasGemmAlgo_t.HIPBLAS_GEMM_DEFAULT,
         )  # fmt: skip
+        if status == _NOT_SUPPORTED:
+            raise NoAlgorithmError(f"{name} failed", got=f"{status.name} ({int(status)})")
+        if status:
+            _fail(name, status)
 
 
 def _compute_type(dtype: DType, *, tf32: bool) -> Any:

@@ -12,7 +12,6 @@ import dataclasses
 import functools
 import threading
 import weakref
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from hipfind.device.base import Memory, RunGemm
@@ -228,8 +227,7 @@ class _LtProduct:
     def __call__(self, a: int, b: int, c: int, stream: int) -> None:
         blas = self._blas
         blas.device.check_stream(stream)
-        bits = a | b | c | ALIGNMENT
-        alignment = bits & -bits
+        alignment = alignment_of(a, b, c)
         while True:
             algorithm = self._chosen.get(alignment) or self.choose(alignment)
             workspace = blas.workspace(stream) if algorithm.workspace_bytes else 0
@@ -247,84 +245,10 @@ class _LtProduct:
                 self._refused[alignment] = self._refused.get(alignment, 0) + 1
 
 
-class PlainBlas(GpuBlas):
-    """A library of the older kind: one call a product, any alignment, a handle that remembers a stream."""
-
-    def __init__(self, device: GpuDevice, driver: Driver) -> None:
-        super().__init__(device, driver)
-        self._lock = threading.Lock()
-
-    @abc.abstractmethod
-    def multiply(self, product: Product, scalars: Scalars, operands: tuple[int, int, int], stream: int) -> None:
-        """Queue the product; ``operands`` are the addresses of the library's A, B and C. The device is current, and no
-        other thread is here."""
-
-    def make_product(self, spec: GemmSpec) -> RunGemm:
-        if spec.rank:
-            raise NoAlgorithmError(f"the BLAS of {self.device.name} ranks no algorithms", got=f"rank {spec.rank}")
-        product, scalars = column_major(spec), Scalars(spec)
-
-        def run(a: int, b: int, c: int, stream: int) -> None:
-            self.device.check_stream(stream)
-            with self.driver.active(), self._lock:
-                self.multiply(product, scalars, (b, a, c), stream)
-
-        return run
-
-
-class PreferredBlas(GpuBlas):
-    """A library of the "Lt" kind, and a plain one for what it cannot do: operands of an odd alignment, for example."""
-
-    def __init__(self, preferred: LtBlas, other: PlainBlas) -> None:
-        super().__init__(preferred.device, preferred.driver)
-        self.preferred = preferred
-        self.other = other
-        self.version = f"{preferred.version}, {other.version}"
-
-    def make_product(self, spec: GemmSpec) -> RunGemm:
-        try:
-            preferred = self.preferred.make_product(spec)
-        except DeviceError:
-            return self.other.make_product(spec)
-        return _WithOther(preferred, lambda: self.other.make_product(dataclasses.replace(spec, rank=0)))
-
-
-class _WithOther:
-    """A product, and another way to compute it for operands that the first one turns out not to take."""
-
-    __slots__ = ("_make_other", "_other", "_product")
-
-    def __init__(self, product: RunGemm, make_other: Callable[[], RunGemm]) -> None:
-        self._product = product
-        self._make_other = make_other
-        self._other: RunGemm | None = None
-
-    def __call__(self, a: int, b: int, c: int, stream: int) -> None:
-        try:
-            self._product(a, b, c, stream)
-        except NoAlgorithmError:
-            if self._other is None:
-                self._other = self._make_other()
-            self._other(a, b, c, stream)
-
-
-def make_blas(
-    device: GpuDevice, lt: Callable[[GpuDevice, Driver], LtBlas], plain: Callable[[GpuDevice, Driver], PlainBlas]
-) -> GpuBlas:
-    """Both libraries of a vendor, or whichever is there. Raises DeviceError with both reasons when neither is."""
-    reasons: list[str] = []
-    found: list[GpuBlas] = []
-    for library in (lt, plain):
-        try:
-            found.append(library(device, device.driver))
-        except DeviceError as error:
-            reasons.append(str(error))
-    if not found:
-        raise DeviceError(f"{device.name} has no BLAS library that can be used", got="; ".join(reasons))
-    preferred, *other = found
-    if isinstance(preferred, LtBlas) and other and isinstance(other[0], PlainBlas):
-        return PreferredBlas(preferred, other[0])
-    return preferred
+def alignment_of(a: int, b: int, c: int) -> int:
+    """The largest power of two, up to ALIGNMENT, that divides all three addresses."""
+    bits = a | b | c | ALIGNMENT
+    return bits & -bits
 
 
 def _nothing(a: int, b: int, c: int, stream: int) -> None:

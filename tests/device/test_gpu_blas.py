@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import dataclasses
 import gc
 import threading
@@ -16,78 +15,15 @@ from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_blas import (
     ALIGNMENT,
     WORKSPACE_BYTES,
-    Algorithm,
-    AlgorithmRefused,
-    LtBlas,
     NoAlgorithmError,
-    PlainBlas,
-    PreferredBlas,
     column_major,
-    make_blas,
 )
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
+from tests.helpers.fake_blas import FakeLt
 from tests.helpers.fake_driver import FakeDriver
-
-
-class FakeLt(LtBlas):
-    """Computes column-major products with numpy on host memory, as strictly as a BLAS library."""
-
-    version = "fake"
-
-    def __init__(self, device, driver):
-        super().__init__(device, driver)
-        self.rankings = []
-        self.multiplied = []
-        self.released = []
-        self.supported = {256, 128, 64, 32, 16, 8}
-        self.workspace_bytes = 0
-        self.ranked = {}  # how many algorithms, where not 3, by alignment
-        self.refused = set()  # algorithms that are ranked, but that multiply does not take
-
-    def describe(self, product):
-        for matrix in (product.a, product.b, product.c):
-            assert matrix.ld >= max(matrix.rows, 1)
-        assert (product.a.rows, product.a.cols)[:: -1 if product.trans_a else 1] == (product.m, product.k)
-        assert (product.b.rows, product.b.cols)[:: -1 if product.trans_b else 1] == (product.k, product.n)
-        assert (product.c.rows, product.c.cols) == (product.m, product.n)
-        return (product, self.released)
-
-    @staticmethod
-    def release(descriptors):
-        product, released = descriptors
-        released.append(product)
-
-    def rank(self, descriptors, budget, alignment, count):
-        self.rankings.append((budget, alignment, count))
-        if alignment not in self.supported:
-            return []
-        return [Algorithm(index, self.workspace_bytes) for index in range(min(count, self.ranked.get(alignment, 3)))]
-
-    def multiply(self, descriptors, scalars, operands, algorithm, workspace, stream):
-        assert FakeDriver.current() == self.driver.ordinal
-        product, _ = descriptors
-        if algorithm.handle in self.refused:
-            raise AlgorithmRefused("not supported", got=algorithm.handle)
-        self.multiplied.append((algorithm, workspace, stream))
-        kind = ctypes.c_double if product.a.dtype is DType.FP64 else ctypes.c_float
-        alpha, beta = (kind.from_address(place).value for place in (scalars.alpha, scalars.beta))
-        for entry in range(product.batch):
-            a, b, c = (
-                stored(matrix, address, entry)
-                for matrix, address in zip((product.a, product.b, product.c), operands, strict=True)
-            )
-            result = alpha * ((a.T if product.trans_a else a) @ (b.T if product.trans_b else b))
-            c[...] = result if beta == 0 else result + beta * c
-
-
-def stored(matrix, address, entry):
-    size = matrix.dtype.itemsize
-    span = (matrix.rows + (matrix.cols - 1) * matrix.ld) * size
-    raw = (ctypes.c_char * span).from_address(address + entry * matrix.stride * size)
-    strides = (size, matrix.ld * size)
-    return np.ndarray((matrix.rows, matrix.cols), matrix.dtype.numpy, buffer=raw, strides=strides)
+from tests.helpers.products import spec_of
 
 
 @pytest.fixture
@@ -99,12 +35,6 @@ def driver():
 @pytest.fixture
 def blas(driver):
     return GpuDevice(driver, lambda device: FakeLt(device, driver)).blas
-
-
-def spec_of(m, n, k, dtype=DType.FP64, dtype_c=None, **values):
-    trans_a, trans_b = values.get("trans_a", False), values.get("trans_b", False)
-    leading = {"lda": m if trans_a else k, "ldb": k if trans_b else n, "ldc": n}
-    return GemmSpec(m=m, n=n, k=k, dtype=dtype, dtype_c=dtype_c or dtype, **{**leading, **values})
 
 
 extent = st.integers(1, 6)
@@ -233,56 +163,6 @@ def test_badly_aligned_operands_with_a_short_ranking_take_its_last(blas):
     base = -(-buffer.ctypes.data // 256) * 256
     run(base, base + 8, base + 256, 0)
     assert blas.multiplied[-1][0].handle == 1
-
-
-class FakePlain(PlainBlas):
-    version = "plain"
-
-    def __init__(self, device, driver):
-        super().__init__(device, driver)
-        self.multiplied = []
-
-    def multiply(self, product, scalars, operands, stream):
-        assert FakeDriver.current() == self.driver.ordinal
-        self.multiplied.append((product, operands, stream))
-
-
-@pytest.fixture
-def both(driver):
-    return GpuDevice(driver, lambda device: make_blas(device, FakeLt, FakePlain)).blas
-
-
-def test_what_the_preferred_library_cannot_do_goes_to_the_other(both):
-    both.preferred.supported.clear()
-    spec = spec_of(2, 3, 4)
-    both.prepare(spec)(0x300, 0x200, 0x100, 5)
-    assert both.other.multiplied == [(column_major(spec), (0x200, 0x300, 0x100), 5)]
-    with pytest.raises(NoAlgorithmError, match=r"ranks no algorithms .*rank 1"):
-        both.prepare(spec_of(2, 3, 4, rank=1))
-
-
-def test_operands_that_the_preferred_library_does_not_take_go_to_the_other(both):
-    both.preferred.supported = {256}
-    a = np.zeros(512, np.uint8)
-    base = -(-a.ctypes.data // 256) * 256
-    for rank in (0, 1):
-        run = both.prepare(spec_of(1, 1, 1, rank=rank))
-        run(base, base, base, 0)
-        run(base, base + 8, base, 0)
-    assert len(both.preferred.multiplied) == 2
-    assert [operands for _, operands, _ in both.other.multiplied] == [(base + 8, base, base)] * 2
-
-
-def test_a_vendors_libraries_are_used_as_far_as_they_are_there(driver):
-    def missing(device, driver):
-        raise DeviceError("it is not here")
-
-    device = GpuDevice(driver, missing)
-    assert isinstance(make_blas(device, FakeLt, FakePlain), PreferredBlas)
-    assert isinstance(make_blas(device, missing, FakePlain), FakePlain)
-    assert isinstance(make_blas(device, FakeLt, missing), FakeLt)
-    with pytest.raises(DeviceError, match=r"no BLAS library that can be used .*not here; .*not here"):
-        make_blas(device, missing, missing)
 
 
 def test_a_product_is_described_once(blas):

@@ -1,7 +1,7 @@
 """Every portable kernel compiles for the GPUs named here and keeps its data in registers; no GPU is needed.
 
 AMD's targets through ziglang's clang, with the options that hiprtc gets; NVIDIA's through NVRTC. The kernels and their
-definitions are those that the solvers hand out, so a new one is found by itself.
+definitions are those that the solvers and the devices' products hand out, so a new one is found by itself.
 """
 
 from __future__ import annotations
@@ -18,9 +18,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from hipfind.device.gpu_products import product_kernel
 from hipfind.device.host_blas import CONVERSIONS
 from hipfind.errors import CompilerNotFoundError
 from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
+from hipfind.problem.dtypes import DType
 from hipfind.solvers.registry import default_registry
 from hipfind.target import known
 from tests.solvers.catalogue import PROBLEMS
@@ -37,8 +39,12 @@ SOURCES = sorted(path.name for path in HIP_SOURCES.glob("*.hip") if path.name !=
 
 @functools.cache
 def binaries(arch: str) -> dict[str, dict[Defines, set[str]]]:
-    """What solvers compile for a target: source -> definitions -> the kernels that are used of it."""
+    """What is compiled for a target: source -> definitions -> the kernels that are used of it."""
     found: dict[str, dict[Defines, set[str]]] = {source: collections.defaultdict(set) for source in SOURCES}
+    for dtype in (DType.FP64, DType.FP32, DType.FP16, DType.BF16):
+        for dtype_c in {dtype, DType.FP32} if dtype.is_half else {dtype}:
+            spec = product_kernel(dtype, dtype_c)
+            found[spec.source][spec.defines].add(spec.entry)
     target = known(arch)
     for solver in default_registry().solvers:
         for problem in PROBLEMS[solver.operation]:

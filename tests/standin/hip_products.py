@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from hipfind.device.gpu import GpuDevice
-from hipfind.device.gpu_blas import ALIGNMENT, LtBlas, PreferredBlas, column_major
+from hipfind.device.gpu_blas import ALIGNMENT, LtBlas, NoAlgorithmError, column_major
+from hipfind.device.gpu_products import PreferredBlas
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.dtypes import DType
@@ -158,6 +159,63 @@ def test_what_hipblaslt_cannot_do_goes_to_hipblas(control: Control) -> None:
     assert control.calls("hipblasGemmStridedBatchedEx") == before + 1
 
 
+def refuse(control: Control, when: str) -> None:
+    """Let both libraries answer that they do not support the next product, hipBLASLt when it is prepared or called."""
+    if when == "called":
+        control.fail("hipblasLtMatmul", NOT_SUPPORTED)
+    control.fail("hipblasLtMatmulAlgoGetHeuristic", NOT_SUPPORTED, 2 if when == "called" else 1)
+    control.fail("hipblasGemmStridedBatchedEx", NOT_SUPPORTED)
+
+
+@pytest.mark.parametrize("when", ["prepared", "called"])
+@pytest.mark.parametrize("types", TYPES, ids=lambda types: "-".join(one.value for one in types))
+def test_what_no_library_takes_is_right_too(control: Control, types: tuple[DType, DType], when: str) -> None:
+    device = open_device(0)
+    for values in ({}, {"batch": 3, "gap": 1, "alpha": 1.5}, {"n": 1, "k": 3, "m": 130, "alpha": 0.5, "beta": -2.0}):
+        for trans_a, trans_b in itertools.product((False, True), repeat=2):
+            case = Case(device, spec_of(*types, trans_a, trans_b, **values))
+            before = control.calls("hipModuleLaunchKernel")
+            refuse(control, when)
+            case.run()
+            assert control.calls("hipModuleLaunchKernel") == before + 1
+            case.check()
+
+
+def test_without_hipblaslt_what_hipblas_does_not_take_is_right_too(control: Control) -> None:
+    device = open_device(0)
+    control.fail("hipblasLtCreate", NOT_SUPPORTED)
+    case = Case(device, spec_of(DType.FP16, DType.FP32, False, True, batch=2))
+    control.fail("hipblasGemmStridedBatchedEx", NOT_SUPPORTED)
+    case.run()
+    case.check()
+
+
+@pytest.mark.parametrize("when", ["prepared", "called"])
+def test_what_no_library_takes_can_be_captured(control: Control, when: str) -> None:
+    device = open_device(0)
+    case = Case(device, spec_of(DType.BF16, DType.BF16, True, False, batch=2))
+    refuse(control, when)
+    product = device.prepare_gemm(case.spec)
+    places = (case.a.address, case.b.address, case.c.address)
+    product(*places, 0)
+    device.synchronize()
+    device.set_bytes(case.c.address, case.c.nbytes, 0xFF)
+    unwanted = ("hipMalloc", "hipModuleLoadData", "hipblasLtMatmul", "hipblasGemmStridedBatchedEx")
+    before = [control.calls(name) for name in unwanted]
+    replay = device.capture(lambda stream: product(*places, stream))
+    assert replay is not None
+    assert [control.calls(name) for name in unwanted] == before
+    replay(0)
+    case.check()
+
+
+def test_a_rank_that_is_not_there_is_not_left_to_the_kernel(control: Control) -> None:
+    device = open_device(0)
+    control.fail("hipblasLtMatmulAlgoGetHeuristic", NOT_SUPPORTED)
+    with pytest.raises(NoAlgorithmError, match="rank 2"):
+        device.prepare_gemm(spec_of(DType.FP32, DType.FP32, False, False, rank=2))
+
+
 def test_without_any_library_products_are_refused_with_both_reasons(control: Control) -> None:
     device = open_device(0)
     control.fail("hipblasLtCreate", 1)
@@ -169,7 +227,9 @@ def test_without_any_library_products_are_refused_with_both_reasons(control: Con
 def lt_blas(device: GpuDevice) -> LtBlas:
     blas = device.blas
     assert isinstance(blas, PreferredBlas)
-    return blas.preferred
+    preferred = blas.libraries[0]
+    assert isinstance(preferred, LtBlas)
+    return preferred
 
 
 def test_algorithms_keep_to_the_workspace_budget(control: Control) -> None:
