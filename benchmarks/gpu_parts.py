@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -249,11 +250,15 @@ def timing(check_: Check) -> str:
     device = check_.device
     nbytes = 1 << 30
     block, other = device.allocate(nbytes), device.allocate(nbytes)
-    copy = device.prepare_kernel(
+    places = [block.address, other.address]
+    # A cast to its own type moves bytes and does nothing else; a strided copy divides three times for each element.
+    copy = device.prepare_kernel(KernelSpec("cast.hip", "cast_from_fp32", (("ELEM", "fp32"),)), (), nbytes // 4)
+    copy_ms = _best(device, lambda: copy(places, 0))
+    strided = device.prepare_kernel(
         KernelSpec("strided_copy.hip", "strided_copy", (("ELEM", "int64"),)),
         (1, 1, nbytes // 8, 0, 0, 0, 1, 0, 0, 0, 1, 1, nbytes // 8), nbytes // 8,
     )  # fmt: skip
-    copy_ms = _best(device, lambda: copy([block.address, other.address], 0))
+    strided_ms = _best(device, lambda: strided(places, 0))
     fill_ms = _best(device, lambda: device.set_bytes(block.address, nbytes, 0))
     size = 8192
     product = device.prepare_gemm(GemmSpec(size, size, size, DType.BF16, DType.BF16, size, size, size))
@@ -263,22 +268,50 @@ def timing(check_: Check) -> str:
     middle = block.address + half.nbytes
     product_ms = _best(device, lambda: product(block.address, block.address, middle, 0))
     small = device.prepare_kernel(KernelSpec("cast.hip", "cast_from_fp32", (("ELEM", "bf16"),)), (), 256)
-    places = [block.address, other.address]
     launch_us = _host_us(lambda: small(places, 0))
     tiny = device.prepare_gemm(GemmSpec(32, 32, 32, DType.BF16, DType.BF16, 32, 32, 32))
     gemm_us = _host_us(lambda: tiny(block.address, other.address, middle, 0))
-    replay = device.capture(lambda stream: [small(places, stream) for _ in range(100)] and None)
-    graph = "no graphs" if replay is None else f"graph of 100 launches {_best(device, lambda: replay(0)):.3f} ms"
+    replays = [_captured(device, run) for run in (lambda on: small(places, on), lambda on: tiny(*places, middle, on))]
+    graph_us = [10 * _best(device, lambda replay=replay: replay(0)) for replay in replays]
     cold_ms = device.time_ms(lambda: small(places, 0))
     device.flush_cache()
     print(
         f"one small launch: {cold_ms * 1e3:.1f} us by events; behind a flush {_behind_flush(device, small, places)} us"
     )
     return (
-        f"copy {2 * nbytes / copy_ms / 1e6:.0f} GB/s, fill {nbytes / fill_ms / 1e6:.0f} GB/s, "
+        f"copy {2 * nbytes / copy_ms / 1e6:.0f} GB/s, strided copy of 8-byte elements "
+        f"{2 * nbytes / strided_ms / 1e6:.0f} GB/s, fill {nbytes / fill_ms / 1e6:.0f} GB/s, "
         f"bf16 {size} cubed {2 * size**3 / product_ms / 1e9:.0f} TFLOP/s, host cost of a launch {launch_us:.1f} us, "
-        f"of a product {gemm_us:.1f} us, {graph}"
+        f"of a product {gemm_us:.1f} us; in a graph a launch takes {graph_us[0]:.1f} us, a product {graph_us[1]:.1f} us"
     )
+
+
+def _captured(device: Device, run: Callable[[int], None]) -> Callable[[int], None]:
+    """A hundred runs as one graph. Raises DeviceError with the device's reason where it makes none."""
+    reasons = _Messages()
+    log = logging.getLogger("hipfind.device")
+    level = log.level
+    log.addHandler(reasons)
+    log.setLevel(logging.INFO)
+    try:
+        replay = device.capture(lambda stream: [run(stream) for _ in range(100)] and None)
+    finally:
+        log.removeHandler(reasons)
+        log.setLevel(level)
+    if replay is None:
+        raise DeviceError(f"{device.name} makes no graph of launches", got="; ".join(reasons.texts))
+    return replay
+
+
+class _Messages(logging.Handler):
+    """Keeps what is logged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.texts.append(record.getMessage())
 
 
 def _best(device: Device, run: Callable[[], None], rounds: int = 7) -> float:

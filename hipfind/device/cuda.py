@@ -140,7 +140,10 @@ class CudaDriver(Driver):
     def create_stream(self) -> int:
         return int(_call("cuStreamCreate", cuda.CUstream_flags.CU_STREAM_NON_BLOCKING))
 
-    def is_own_stream(self, stream: int) -> bool:
+    def is_own_stream(self, stream: int) -> bool | None:
+        # A capture allows this query alone; cuStreamGetDevice would fail and spoil it.
+        if _call("cuStreamIsCapturing", stream):
+            return None
         return int(_call("cuStreamGetDevice", stream)) == int(self._device)
 
     def synchronize(self, stream: int) -> None:

@@ -148,12 +148,14 @@ class GpuDevice(Device):
     # streams and timing ----------------------------------------------------------------------------------------------
 
     def check_stream(self, stream: int) -> None:
-        """Raise DeviceError for a stream of another device."""
+        """Raise DeviceError for a stream of another device. One of which nobody can say whose it is passes."""
         if stream and stream not in self._own_streams:
             with self.driver.active():
-                if not self.driver.is_own_stream(stream):
-                    raise DeviceError(f"a stream of {self.name} is needed", got=f"stream {stream:#x} of another device")
-            self._own_streams.add(stream)
+                is_own = self.driver.is_own_stream(stream)
+            if is_own:
+                self._own_streams.add(stream)
+            elif is_own is not None:
+                raise DeviceError(f"a stream of {self.name} is needed", got=f"stream {stream:#x} of another device")
 
     def synchronize(self, stream: int = 0) -> None:
         self.check_stream(stream)
@@ -214,6 +216,7 @@ class GpuDevice(Device):
             try:
                 if not self._capture_stream:
                     self._capture_stream = driver.create_stream()
+                    self._own_streams.add(self._capture_stream)
                 driver.begin_capture(self._capture_stream)
                 try:
                     run(self._capture_stream)

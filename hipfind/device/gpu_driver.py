@@ -123,8 +123,8 @@ class Driver(abc.ABC):
         """A stream that does not wait for the default stream."""
 
     @abc.abstractmethod
-    def is_own_stream(self, stream: int) -> bool:
-        """Whether the stream belongs to this device."""
+    def is_own_stream(self, stream: int) -> bool | None:
+        """Whether the stream belongs to this device; None while it captures, where the runtime does not say then."""
 
     @abc.abstractmethod
     def synchronize(self, stream: int) -> None: ...

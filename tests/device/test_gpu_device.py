@@ -291,6 +291,24 @@ def test_a_capture_replays_on_any_stream(device, driver):
     assert driver.log.count("destroy_graph") == 1
 
 
+def test_a_capture_of_ones_own_asks_nothing_about_its_stream(device, driver):
+    run = device.prepare_kernel(CAST, (), 5)
+    assert device.capture(lambda stream: run([1, 2], stream)) is not None
+    assert driver.asked == []
+
+
+def test_a_stream_that_others_capture_is_taken_as_it_is_until_somebody_can_say_whose_it_is(device, driver):
+    run = device.prepare_kernel(CAST, (), 5)
+    driver.capturing.add(6)
+    driver.foreign_streams.add(6)
+    run([1, 2], 6)
+    run([1, 2], 6)
+    assert [launch.stream for launch in driver.launches] == [6, 6]
+    driver.capturing.clear()
+    with pytest.raises(DeviceError, match="0x6 of another device"):
+        run([1, 2], 6)
+
+
 @pytest.mark.parametrize("fault", ["begin_capture", "end_capture", "launch"])
 def test_what_cannot_be_captured_is_none(device, driver, fault):
     run = device.prepare_kernel(CAST, (), 5)

@@ -48,6 +48,8 @@ class FakeDriver(Driver):
         self.fills: list[tuple[int, int, int]] = []  # nbytes, value, stream
         self.log: list[str] = []
         self.foreign_streams: set[int] = set()
+        self.capturing: set[int] = set()
+        self.asked: list[int] = []  # streams, about whose device somebody asked
         self.faults: dict[str, int] = {}
         self.clock_ms = 0.0
         self._blocks: dict[int, ctypes.Array[ctypes.c_char]] = {}
@@ -151,8 +153,9 @@ class FakeDriver(Driver):
         self._call("create_stream")
         return self._handle()
 
-    def is_own_stream(self, stream: int) -> bool:
-        return stream not in self.foreign_streams
+    def is_own_stream(self, stream: int) -> bool | None:
+        self.asked.append(stream)
+        return None if stream in self.capturing else stream not in self.foreign_streams
 
     def synchronize(self, stream: int) -> None:
         self._call("synchronize")
@@ -176,8 +179,10 @@ class FakeDriver(Driver):
 
     def begin_capture(self, stream: int) -> None:
         self._call("begin_capture")
+        self.capturing.add(stream)
 
     def end_capture(self, stream: int) -> int:
+        self.capturing.discard(stream)
         self._call("end_capture")
         return self._handle()
 

@@ -308,6 +308,27 @@ def test_a_graph_replays_its_steps_on_any_stream(device: GpuDevice, control: Con
     del replay, steps
 
 
+@pytest.mark.parametrize("is_known", [False, True])
+def test_work_on_a_stream_that_the_caller_captures_is_in_the_callers_graph(device: GpuDevice, is_known: bool) -> None:
+    job, stream = Cast(device), make_stream()
+    job.run(stream if is_known else 0)
+    device.synchronize(stream if is_known else 0)
+    device.set_bytes(job.y.address, job.y.nbytes, 0xFF)
+    device.synchronize()
+    assert not hip_python.hipStreamBeginCapture(stream, hip_python.hipStreamCaptureMode.hipStreamCaptureModeGlobal)[0]
+    job.run(stream)
+    status, graph = hip_python.hipStreamEndCapture(stream)
+    assert not status
+    assert not job.is_done(), "a capture runs nothing"
+    status, executable = hip_python.hipGraphInstantiateWithFlags(graph, 0)
+    assert not status
+    assert not hip_python.hipGraphLaunch(executable, stream)[0]
+    device.synchronize(stream)
+    assert job.is_done()
+    assert not hip_python.hipGraphExecDestroy(executable)[0] and not hip_python.hipGraphDestroy(graph)[0]
+    destroy(stream)
+
+
 def test_steps_that_cannot_be_captured_give_no_graph_and_do_no_harm(device: GpuDevice) -> None:
     job, memory = Cast(device), device.allocate(4)
 
