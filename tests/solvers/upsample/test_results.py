@@ -54,7 +54,10 @@ def test_solutions_made_for_gpus_are_right_on_any_device(problem: UpsampleProble
 @made_up
 @given(problem=upsample_problems(dtypes=("fp32",), packed=True, empty=False, layouts=("first", "last")))
 def test_packed_problems_have_every_solver(problem: UpsampleProblem, device: Device) -> None:
-    assert set(check_all(device, SOLVERS, problem)) == EVERY
+    """All but the scatter where a GPU has to be deterministic: its atomic additions have no fixed order."""
+    for target in (device.target, GPU):
+        missing = {"UpsampleBwdScatter"} if problem.deterministic and not target.is_host else set()
+        assert set(check_all(device, SOLVERS, problem, target=target)) == EVERY - missing
 
 
 CASES = [(name, dtype) for name in SUITE for dtype in ("fp32", "bf16")] + [("x2", "fp16"), ("x2", "fp64")]
