@@ -4,7 +4,7 @@
                                   [--solvers UpsampleBwdBlock,...] [--rounds N] [--seconds S] [--out FILE]
 
 A round runs each contender once, in turn, beginning with another one each time; on a GPU the cache is flushed before
-every run and device events time it. What is ten times slower than the best after two runs is not run again. `floor` is
+every run (by reading, so that it holds nothing to write back) and device events time it. What is ten times slower than the best after two runs is not run again. `floor` is
 the bytes that must move (dy once, dx once) at the rate of a copy that is measured first. `limit` on a GPU: 1.5 floors
 where a tensor is larger than 64 MB, else 2.5 floors or 10 us, whichever is more. Results are compared with torch's.
 """
@@ -45,8 +45,8 @@ class Clock:
     flush: torch.Tensor | None = None
 
     def __post_init__(self) -> None:
-        if self.where == "cuda":  # larger than any cache, so that clearing it also hides the cost of queueing
-            self.flush = torch.empty(1 << 29, dtype=torch.uint8, device="cuda")
+        if self.where == "cuda":  # larger than any cache, so that reading it also hides the cost of queueing
+            self.flush = torch.zeros(1 << 27, dtype=torch.float32, device="cuda")
 
     def once(self, call: Call) -> float:
         if self.flush is None:
@@ -54,7 +54,7 @@ class Clock:
             call()
             return (time.perf_counter() - start) * 1e3
         begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-        self.flush.zero_()
+        self.flush.sum()  # read, not written: the write-back of what a cache still holds would be charged to the call
         begin.record()
         call()
         end.record()

@@ -36,6 +36,7 @@ from hipfind.solvers.upsample.empty_batch import UpsampleEmptyBatch
 from hipfind.solvers.upsample.gather import UpsampleBwdGather
 from hipfind.solvers.upsample.scatter import UpsampleBwdScatter
 from hipfind.solvers.upsample.separable import UpsampleBwdSeparable
+from hipfind.solvers.upsample.strip import UpsampleBwdStrip
 
 ENTRY_POINT_GROUP = "hipfind.solvers"
 
@@ -57,6 +58,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmWrwPointPadded,
     GemmWrwUniversal,
     UpsampleEmptyBatch,
+    UpsampleBwdStrip,
     UpsampleBwdBlock,
     UpsampleBwdSeparable,
     UpsampleBwdScatter,

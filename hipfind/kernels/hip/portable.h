@@ -175,12 +175,16 @@ HF_DEVICE uint16 half_bits(float value) {
 HF_DEVICE void put(fp32& element, float value) { element = value; }
 HF_DEVICE void put(fp64& element, double value) { element = value; }
 HF_DEVICE void put(fp16& element, float value) { element.bits = half_bits(value); }
+#if defined(HF_CUDA) && __CUDA_ARCH__ >= 900
+HF_DEVICE void put(bf16& element, float value) { asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(element.bits) : "f"(value)); }
+#else
 HF_DEVICE void put(bf16& element, float value) {
     uint32 bits = bits_of(value);
     uint32 rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
     bool is_nan = (bits & 0x7fffffff) > 0x7f800000;
     element.bits = uint16(is_nan ? (bits >> 16) | 0x40 : rounded);
 }
+#endif
 template <typename Element, typename Sum>
 HF_DEVICE Element store(Sum value) {
     Element element;

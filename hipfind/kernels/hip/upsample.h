@@ -62,6 +62,23 @@ HF_DEVICE bool is_aligned(const elem_t* first) {
     return (unsigned long long)first % sizeof(Vector<COUNT>) == 0;
 }
 
+// One element of a vector. GPUs take two 16-bit elements out of a register with an instruction for each; taken one by one,
+// the compiler spreads them over registers first.
+template <int COUNT>
+HF_DEVICE acc_t element_of(const Vector<COUNT>& vector, int e) {
+#if !defined(HF_HOST)
+    if (sizeof(elem_t) == 2 && COUNT % 2 == 0) {
+        uint32 both;
+        HF_COPY_BITS(&both, &vector.elements[e / 2 * 2], 4);
+        const uint16 bits = uint16(both >> (e % 2 * 16));
+        elem_t element;
+        HF_COPY_BITS(&element, &bits, sizeof(bits));
+        return load(element);
+    }
+#endif
+    return load(vector.elements[e]);
+}
+
 // Neighbouring elements; `wide`: they are aligned.
 template <int COUNT>
 HF_DEVICE void put_pack(elem_t* HF_RESTRICT to, const acc_t (&sums)[COUNT], bool wide) {

@@ -147,7 +147,7 @@ HF_DEVICE void sum_rows(
     for (int left = end - begin; left > 0; --left, weight += direction, line += step) {
         if (WHOLE) {
             const Vector<LINE> whole = *(const Vector<LINE>*)line;
-            for (int e = 0; e < LINE; ++e) sums[e] += *weight * load(whole.elements[e]);
+            for (int e = 0; e < LINE; ++e) sums[e] += *weight * element_of(whole, e);
         } else {
             for (int e = 0; e < LINE; ++e)
                 if (e < count) sums[e] += *weight * load(line[e]);

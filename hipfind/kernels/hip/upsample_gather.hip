@@ -18,7 +18,7 @@ template <bool WIDE>
 HF_DEVICE void add(acc_t (&sums)[PACK], const elem_t* HF_RESTRICT pack, acc_t weight) {
     if (WIDE) {
         const Vector<PACK> whole = *(const Vector<PACK>*)pack;
-        for (int e = 0; e < PACK; ++e) sums[e] += weight * load(whole.elements[e]);
+        for (int e = 0; e < PACK; ++e) sums[e] += weight * element_of(whole, e);
     } else {
         for (int e = 0; e < PACK; ++e) sums[e] += weight * load(pack[e]);
     }

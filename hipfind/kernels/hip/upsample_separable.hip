@@ -19,7 +19,7 @@ HF_DEVICE void load_line(acc_t (&values)[LINE], const elem_t* HF_RESTRICT line, 
 #else
     if (WHOLE) {
         const Vector<LINE> whole = *(const Vector<LINE>*)line;
-        for (int e = 0; e < LINE; ++e) values[e] = load(whole.elements[e]);
+        for (int e = 0; e < LINE; ++e) values[e] = element_of(whole, e);
     } else {
         for (int e = 0; e < LINE; ++e) values[e] = e < count ? load(line[e]) : acc_t(0);
     }
