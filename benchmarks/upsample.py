@@ -4,9 +4,10 @@
                                   [--solvers UpsampleBwdBlock,...] [--rounds N] [--seconds S] [--out FILE]
 
 A round runs each contender once, in turn, beginning with another one each time; on a GPU the cache is flushed before
-every run (by reading, so that it holds nothing to write back) and device events time it. What is ten times slower than the best after two runs is not run again. `floor` is
-the bytes that must move (dy once, dx once) at the rate of a copy that is measured first. `limit` on a GPU: 1.5 floors
-where a tensor is larger than 64 MB, else 2.5 floors or 10 us, whichever is more. Results are compared with torch's.
+every run (by reading, so that it holds nothing to write back) and device events time it. What is ten times slower than
+the best after two runs is not run again. `floor` is the bytes that must move (dy once, dx once) at the rate of a copy
+that is measured first. `limit` on a GPU: 1.5 floors where a tensor is larger than 64 MB, else 2.5 floors or 10 us,
+whichever is more. Results are compared with torch's.
 """
 
 from __future__ import annotations

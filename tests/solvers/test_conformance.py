@@ -157,8 +157,8 @@ def _check_steps(problem: Problem, solution: Solution) -> None:
 def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
     """However many sizes: a few binaries an entry point for each dtype, one where rows of any length are alike.
 
-    Resizing has three, for windows of up to 2 and 5 columns and of any width, each for single elements and for packs; by
-    strips five, each for single elements, for packs of channels and for channels one by one.
+    Resizing has three, for windows of up to 2 and 5 columns and of any width, each for single elements and for packs.
+    By strips it has five, each for single elements, for packs of channels and for channels one by one.
     """
     target = known("gfx942")
     binaries: dict[tuple[str, str, str], set[object]] = {}
