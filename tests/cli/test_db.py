@@ -152,7 +152,8 @@ def test_info(cli: Cli, full_db: Path) -> None:
     assert "find records  6" in text
     assert ENVIRONMENT.fingerprint in text
     facts = json.loads(cli("db", "info", "--json").stdout)
-    assert facts["rows"] == {"problems": 2, "targets": 2, "environments": 2, "find_records": 6, "perf_records": 0}
+    assert facts["rows"] == {"problems": 2, "targets": 2, "environments": 2, "find_records": 6, "perf_records": 0,
+                             "reference_records": 0}  # fmt: skip
 
 
 def test_another_file_by_option(cli: Cli, full_db: Path, tmp_path: Path) -> None:
@@ -186,7 +187,7 @@ def test_a_file_that_cannot_be_used_is_one_message_and_left_alone(
 @pytest.mark.parametrize(
     ("arguments", "named"),
     [(("list", "--direction", "up"), "up"), (("list", "--dtype", "fp31"), "fp31"), (("list", "--limit", "0"), "0"),
-     (("show",), "KEY"), (("query",), "query"), (("info", "extra"), "extra")],
+     (("show",), "KEY"), (("qurey",), "qurey"), (("info", "extra"), "extra")],
 )  # fmt: skip
 def test_wrong_use(cli: Cli, full_db: Path, arguments: tuple[str, ...], named: str) -> None:
     result = cli("db", *arguments)

@@ -247,7 +247,8 @@ def test_info_tells_what_is_in_the_file(tmp_path: pathlib.Path) -> None:
     assert facts["size_bytes"] == path.stat().st_size
     assert facts["journal_mode"] == "wal"
     assert not facts["read_only"]
-    assert facts["rows"] == {"problems": 2, "targets": 1, "environments": 2, "find_records": 3, "perf_records": 0}
+    rows = {"problems": 2, "targets": 1, "environments": 2, "find_records": 3, "perf_records": 0}
+    assert facts["rows"] == {**rows, "reference_records": 0}
     assert facts["targets"] == [{"key": TARGET.key, "name": TARGET.name, "find_records": 3}]
     found = [(one["fingerprint"], one["facts"]["driver"], one["find_records"]) for one in facts["environments"]]
     assert found == [(NEWER_ENVIRONMENT.fingerprint, "6.3", 1), (ENVIRONMENT.fingerprint, "6.2", 2)]
