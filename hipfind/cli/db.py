@@ -1,20 +1,25 @@
-"""``hipfind db``: looks into a perf DB. Opens it read-only and needs none of the devices that it is about."""
+"""``hipfind db``: the group, and what looks into a perf DB. None of the devices that it is about is needed."""
 
 from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import click
 
 from hipfind.cli import text
+from hipfind.cli.db_browse import browse
+from hipfind.cli.db_exchange import export, import_, merge_
 from hipfind.cli.db_kernels import cache_facts, cache_line, prune_kernels
+from hipfind.cli.db_open import age, of_device_option, reads_db
+from hipfind.cli.db_query import diff, query, stats_
+from hipfind.cli.db_upkeep import backup_, compact_, prune
 from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
+from hipfind.cli.rows import print_rows, row_options
 from hipfind.cli.table import Column, print_table
 from hipfind.device.devices import get_device, list_devices
 from hipfind.errors import DeviceError, PerfDbError
@@ -45,33 +50,22 @@ _RECORDS = (
     Column("Age", right=True, leave_out=1),
     Column("Detail", wraps=True),
 )
+_MEASURED_VENDORS = "SELECT DISTINCT vendor FROM targets t WHERE t.id IN (SELECT target FROM find_records)"
 _TRUST = {True: "trusted", False: "stale", None: "other device"}
-_AGES = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"))
 
 
 @click.group("db")
 def db() -> None:
-    """Look into the perf DB: what was found, when, and whether it still counts."""
+    """Look into the perf DB, and take it elsewhere: what was found, when, and whether it still counts."""
 
 
-db.add_command(prune_kernels)
-
-
-def _opens_db(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Gives the command ``db``, open for reading: the file of ``--db``, else the one that the settings name."""
-
-    @click.option("--db", "path", metavar="PATH", help="Perf DB file.  [default: HIPFIND_USER_DB_PATH]")
-    @json_option
-    @functools.wraps(command)
-    def call(path: str | None, **arguments: Any) -> Any:
-        with PerfDb.open(path, read_only=True) as opened:
-            return command(db=opened, **arguments)
-
-    return call
+for command in (import_, export, merge_, diff, query, stats_, prune, backup_, compact_, browse, prune_kernels):
+    db.add_command(command)
 
 
 @db.command("info")
-@_opens_db
+@reads_db
+@json_option
 def info(db: PerfDb, as_json: bool) -> None:
     """Show where the DB is, its size and schema, what is in it, and the environments that it knows."""
     facts = {**db.info(), "kernel_cache": cache_facts()}
@@ -105,9 +99,10 @@ def _echo_environment(fingerprint: str, facts: dict[str, str], records: int) -> 
 @click.option("--solver", default="", metavar="ID", help="Only problems that this solver won.")
 @click.option("--direction", type=click.Choice(DIRECTIONS), default=None, help="Only this direction.")
 @click.option("--dtype", type=click.Choice([one.value for one in DType]), default=None, help="Only this element type.")
-@click.option("--device", default="", metavar="NAME", help="Only this device: amd:gfx942:304, gfx942, amd, host, ...")
+@of_device_option
 @click.option("--limit", type=click.IntRange(min=1), default=None, help="At most so many, newest first.")
-@_opens_db
+@reads_db
+@row_options
 def list_(
     db: PerfDb,
     solver: str,
@@ -115,7 +110,7 @@ def list_(
     dtype: str | None,
     device: str,
     limit: int | None,
-    as_json: bool,
+    form: str,
 ) -> None:
     """List the winner of every problem, newest first.
 
@@ -125,17 +120,13 @@ def list_(
     wanted = Filter(solver, direction or "", dtype or "", device)
     winners = list_winners(db, wanted, _environments_here(db), limit)
     now = time.time()
-    if as_json:
-        print_json([{**dataclasses.asdict(one), "age_s": max(0.0, now - one.created_at)} for one in winners])
-    elif winners:
-        print_table(_WINNERS, [_winner_row(one, now) for one in winners])
-    else:
-        click.echo("no records match", err=True)
+    data = [{**dataclasses.asdict(one), "age_s": max(0.0, now - one.created_at)} for one in winners]
+    print_rows(form, data, _WINNERS, [_winner_row(one, now) for one in winners])
 
 
 def _environments_here(db: PerfDb) -> dict[str, str]:
     """Present environment's fingerprint by target key, of the devices here; GPUs are opened only where it matters."""
-    vendors = {vendor for (vendor,) in db.read("SELECT DISTINCT vendor FROM targets")}
+    vendors = {vendor for (vendor,) in db.read(_MEASURED_VENDORS)}
     names = [one.name for one in list_devices() if one.available] if vendors - {"host"} else ["host"]
     here: dict[str, str] = {}
     for name in names:
@@ -153,20 +144,14 @@ def _winner_row(one: Winner, now: float) -> list[str]:
         text.ms_with_spread(one.time_ms, one.spread_ms),
         text.size(one.workspace_bytes),
         _TRUST[one.trusted],
-        _age(now - one.created_at),
+        age(now - one.created_at),
     ]
-
-
-def _age(seconds: float) -> str:
-    for length, unit in _AGES:
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(seconds, 0.0):.0f} s"
 
 
 @db.command("show")
 @click.argument("key")
-@_opens_db
+@reads_db
+@json_option
 def show(db: PerfDb, key: str, as_json: bool) -> None:
     """Show all records of one problem: every solver in every environment.
 
@@ -226,7 +211,7 @@ def _record_rows(records: Sequence[StoredFind]) -> list[list[str]]:
             text.size(one.record.workspace_bytes),
             "yes" if one.record.verified else "no",
             one.record.config or "-",
-            _age(one.age_s(now)),
+            age(one.age_s(now)),
             text.one_line(one.record.detail),
         ]
         for one in records
