@@ -9,13 +9,15 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from hipfind.device.arrays import device_of
 from hipfind.device.base import Device
 from hipfind.errors import ProblemError
 from hipfind.find.plan import make_plan
 from hipfind.find.session import session_for
 from hipfind.problem.conv import ConvProblem
-from hipfind.problem.tensor import TensorDescriptor
+from hipfind.problem.tensor import TensorDescriptor, whole_numbers
 from hipfind.problem.upsample import UpsampleProblem
 
 _KEPT_PROBLEMS = 4096
@@ -139,12 +141,13 @@ def _problem(
 
 @functools.lru_cache(_KEPT_PROBLEMS)
 def _upsample_problem(
-    dy: TensorDescriptor, out: TensorDescriptor | None, input_size: tuple[int, ...], align_corners: bool, scales: Any
+    dy: TensorDescriptor, out: TensorDescriptor | None, input_size: Any, align_corners: bool, scales: Any
 ) -> UpsampleProblem:
     """The problem of a call. An ``out`` that does not fit is left to the plan to refuse."""
-    if len(input_size) != 2:
-        raise ProblemError("input_size needs 2 numbers: height and width", got=f"{input_size}")
-    lengths = (*dy.lengths[:2], *input_size)
+    size = whole_numbers("input_size", input_size)
+    if len(size) != 2:
+        raise ProblemError("input_size needs 2 numbers: height and width", got=f"{size}")
+    lengths = (*dy.lengths[:2], *size)
     layouts = dy.layouts() if len(dy.lengths) == len(lengths) else ()
     return UpsampleProblem.create(
         "bwd", lengths, dy.lengths, align_corners=align_corners, scales=scales, dtype=dy.dtype,
@@ -154,7 +157,9 @@ def _upsample_problem(
 
 
 def _frozen(value: Any) -> Any:
-    """Lists as tuples, so that they can be part of a key."""
+    """Lists and arrays as tuples, so that they can be part of a key."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
     return tuple(map(_frozen, value)) if isinstance(value, list | tuple) else value
 
 

@@ -11,7 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from hipfind.errors import ProblemError
+from hipfind.errors import ArrayError, ProblemError
 from hipfind.problem.dtypes import DType
 
 LAYOUTS = {2: ("NCHW", "NHWC"), 3: ("NCDHW", "NDHWC")}
@@ -90,14 +90,23 @@ class TensorDescriptor:
 
     @classmethod
     def of(cls, array: Any) -> TensorDescriptor:
-        """Descriptor of a numpy, cupy or torch array as it lies in memory, without touching its data."""
+        """Descriptor of a numpy, cupy or torch array as it lies in memory, without touching its data.
+
+        Raises ArrayError for what is no array, ProblemError for a dtype or a shape that no problem has.
+        """
+        try:
+            dtype, shape = array.dtype, tuple(array.shape)
+        except AttributeError as error:
+            what = "an array or a tensor is needed (of numpy, torch, cupy or the like)"
+            remedy = "numpy.asarray makes an array of numbers"
+            raise ArrayError(what, got=type(array).__name__, remedy=remedy) from error
         stride = getattr(array, "stride", None)  # torch's, in elements
         if callable(stride):
-            return _described(array.dtype, tuple(array.shape), tuple(stride()), in_bytes=False)
+            return _described(dtype, shape, tuple(stride()), in_bytes=False)
         strides = getattr(array, "strides", None)
         if strides is None:
-            return cls.packed(tuple(array.shape), array.dtype)
-        return _described(array.dtype, tuple(array.shape), tuple(strides), in_bytes=True)
+            return cls.packed(shape, dtype)
+        return _described(dtype, shape, tuple(strides), in_bytes=True)
 
     @property
     def ndim_spatial(self) -> int:

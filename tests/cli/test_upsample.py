@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,46 @@ def test_a_problem_by_sizes_or_scales(cli: Cli, arguments: tuple[str, ...], prob
     assert ranked["problem"] == UpsampleProblem.create("bwd", (1, 3, 9, 5), **problem).key()
 
 
+def test_tables_for_people(cli: Cli) -> None:
+    ranked = cli("upsample", "immediate", *SIZES)
+    assert ranked.exit_code == 0, ranked.output
+    first, *lines = ranked.stdout.splitlines()
+    assert first == f"problem  {KEY}"
+    ranks = [line.split()[:2] for line in lines if "Upsample" in line]
+    assert [rank for rank, _ in ranks] == [str(place) for place in range(1, len(ranks) + 1)] and len(ranks) >= 4
+    explained = cli("upsample", "explain", *SIZES, "-I", "NHWC")
+    assert explained.exit_code == 0, explained.output
+    assert explained.stdout.splitlines()[0].split() == ["problem", KEY.replace("NCHW", "NHWC")]
+    assert {name for _, name in ranks} < {line.split()[0] for line in explained.stdout.splitlines() if line}
+    assert "UpsampleEmptyBatch" in explained.stdout, "with its reason"
+
+
+def test_an_empty_batch_has_a_trivial_answer(cli: Cli, db_path: Path) -> None:
+    arguments = ("-n", "0", "-H", "9", "-W", "5", "--scale", "2")
+    (found,) = loaded(cli, "upsample", "find", *arguments)
+    assert (found["source"], [one["solver_id"] for one in found["results"]]) == ("trivial", ["UpsampleEmptyBatch"])
+    (ranked,) = loaded(cli, "upsample", "immediate", *arguments)
+    assert [one["solver_id"] for one in ranked["choices"]] == ["UpsampleEmptyBatch"]
+    assert rows_in(db_path) == 0
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("upsample-bwd-bilinear-n2-c3-i9x5-o18x0-fp32-NCHW", "dy=(2, 3, 18, 0), dx=(2, 3, 9, 5)"),
+        ("upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW-sh1.9", "height of dy must be"),
+        ("upsample-bwd-bilinear-n2-c3-i9x5", "a key looks like upsample-bwd-bilinear"),
+        ("upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW", "upsampl"),
+    ],
+)
+def test_bad_keys_are_one_message_and_store_nothing(cli: Cli, db_path: Path, key: str, message: str) -> None:
+    for command in ("find", "immediate", "explain"):
+        result = cli(command, "--key", key)
+        assert result.exit_code == 2 and result.stdout == ""
+        assert message in result.stderr and result.stderr.startswith("hipfind: error: ")
+    assert rows_in(db_path) == 0
+
+
 def test_keys_are_taken_by_the_commands_for_convolutions(cli: Cli) -> None:
     for command in ("find", "immediate", "explain"):
         (answer,) = loaded(cli, command, "--key", KEY)
@@ -78,13 +119,21 @@ def test_keys_are_taken_by_the_commands_for_convolutions(cli: Cli) -> None:
         (("-H", "9", "-W", "5", "--scale", "2", "--scale", "2", "--scale", "2"), "one number, or two"),
         (("-W", "5", "--scale", "2"), "--in_h"),
         (("-H", "x", "-W", "5", "--scale", "2"), "not a valid integer"),
+        (("-H", "-9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (1, 3, -18, 10))"),
+        (("-n", "-1", "-H", "9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (-1, 3, 18, 10))"),
+        (("-c", "0", "-H", "9", "-W", "5", "--scale", "2"), "dy=(1, 0, 18, 10), dx=(1, 0, 9, 5)"),
+        (("-H", "9", "-W", "5", "--scale", "0.1"), "dy=(1, 3, 0, 0), dx=(1, 3, 9, 5)"),
+        (("-H", "9", "-W", "5", "--scale", "nan"), "scales must be finite numbers greater than 0 (got nan)"),
+        (("-H", "9", "-W", "5", "--scale", "2", "--dtype", "int8"), "'int8' is not one of"),
+        (("-H", "9", "-W", "5", "--scale", "2", "-I", "NCDHW"), "'NCDHW' is not one of"),
+        (("-H", "9", "-W", "5", "--scale", "2", "--stride", "2"), "No such option"),
     ],
 )
 def test_wrong_use_is_one_message_and_stores_nothing(
     cli: Cli, db_path: Path, arguments: tuple[str, ...], message: str
 ) -> None:
-    for command in ("find", "immediate", "explain"):
-        result = cli("upsample", command, *arguments)
+    for command, form in itertools.product(("find", "immediate", "explain"), ((), ("--json",))):
+        result = cli("upsample", command, *arguments, *form)
         assert result.exit_code == 2
         assert message in result.stderr and result.stderr.startswith("hipfind: error: ")
         assert result.stdout == ""

@@ -174,3 +174,46 @@ def test_solvers_of_one_operation_refuse_problems_of_another() -> None:
 def test_a_workspace_limit_leaves_solvers_without_one() -> None:
     problem = hf.UpsampleProblem.create("bwd", **SIZES)
     assert [one.workspace_bytes for one in hf.immediate(problem, workspace_limit=0)] == [0, 0]
+
+
+def test_arrays_that_do_not_fit_a_plan_are_refused_by_what_differs() -> None:
+    plan = hf.plan(hf.UpsampleProblem.create("bwd", (2, 3, 9, 5), (2, 3, 18, 10)))
+    dy = gradient(2, 3, 18, 10)
+    for bad, message in (
+        (gradient(2, 3, 18, 11), r"dy must have lengths \(2, 3, 18, 10\) \(got \(2, 3, 18, 11\)\)"),
+        (gradient(2, 3, 9, 5), r"dy must have lengths \(2, 3, 18, 10\) \(got \(2, 3, 9, 5\)\)"),
+        (dy.astype(np.float64), r"dy must be fp32 \(got fp64\)"),
+        (gradient(2, 18, 10, 3).transpose(0, 3, 1, 2), r"dy must have strides \(540, 180, 10, 1\) .*540, 1, 30, 3"),
+    ):
+        with pytest.raises(ArrayError, match=message):
+            plan(bad)
+    with pytest.raises(ArrayError, match=r"takes 1 arrays: dy \(got 2\)"):
+        plan(dy, dy)
+    with pytest.raises(ArrayError, match=r"dx must have lengths \(2, 3, 9, 5\) \(got \(2, 3, 9, 6\)\)"):
+        plan(dy, out=gradient(2, 3, 9, 6))
+
+
+def test_explain_has_estimates_reasons_and_afterwards_records() -> None:
+    problem = hf.UpsampleProblem.create("bwd", **SIZES, dx_strides=(3000, 350, 20, 1), dy_strides=(9000, 1100, 2, 45))
+    before = {one.solver_id: one for one in hf.explain(problem)}
+    assert {name for name, one in before.items() if one.applicable} == {"UpsampleBwdGather", "UpsampleBwdScatter"}
+    for one in before.values():
+        assert one.record == "" and one.recorded_ms is None
+        if one.applicable:
+            assert one.reason == "" and one.expected_ms > 0 and one.wti > 0 and one.workspace_bytes >= 0
+        else:
+            assert one.reason and one.expected_ms is None and one.wti is None
+    assert "(9000, 1100, 2, 45)" in before["UpsampleBwdSeparable"].reason
+    report = hf.find(problem, mode="normal")
+    after = {one.solver_id: one for one in hf.explain(problem)}
+    assert {name for name, one in after.items() if one.record} == {"UpsampleBwdGather", "UpsampleBwdScatter"}
+    assert report.best is not None
+    assert after[report.best.solver_id].recorded_ms == pytest.approx(report.best.time_ms)
+
+
+def test_an_empty_batch_has_a_trivial_answer_that_is_not_stored(db_path: pathlib.Path) -> None:
+    problem = hf.UpsampleProblem.create("bwd", (0, 3, 9, 5), (0, 3, 18, 10))
+    report = hf.find(problem, mode="normal")
+    assert report.source is hf.Source.TRIVIAL and not report.stored
+    assert [one.solver_id for one in hf.immediate(problem)] == ["UpsampleEmptyBatch"]
+    assert hf.plan(problem)(gradient(0, 3, 18, 10)).shape == (0, 3, 9, 5)

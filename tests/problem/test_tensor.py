@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hipfind.errors import ProblemError
+from hipfind.errors import ArrayError, ProblemError
 from hipfind.problem import DType, TensorDescriptor
 from hipfind.problem.tensor import LAYOUTS, packed_strides, whole_numbers
 
@@ -100,6 +100,9 @@ def test_arrays_that_are_refused() -> None:
         TensorDescriptor.of(np.zeros((1, 1, 4, 4), [("a", "f4"), ("b", "i1")])["a"])
     with pytest.raises(ProblemError, match="4 dimensions"):
         TensorDescriptor.of(np.zeros((4, 4), np.float32))
+    for other, name in (([1.0], "list"), (None, "NoneType"), (2.0, "float")):
+        with pytest.raises(ArrayError, match=rf"an array or a tensor is needed .*\(got {name}\)"):
+            TensorDescriptor.of(other)
 
 
 @pytest.mark.parametrize(
