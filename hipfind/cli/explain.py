@@ -12,6 +12,7 @@ from hipfind.cli.options import AnyFunction, device_option, json_option, problem
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
+from hipfind.find.reference import Reference
 from hipfind.find.report import Explanation
 from hipfind.find.session import session_for
 from hipfind.problem.base import Problem
@@ -26,7 +27,16 @@ _COLUMNS = (
     Column("Dynamic", leave_out=2),
     Column("Algorithm", leave_out=1),
     Column("DB record", leave_out=4),
+    Column("MIOpen ms", right=True, leave_out=5),
 )
+_REFERENCES = (
+    Column("Device"),
+    Column("MIOpen's solver"),
+    Column("Time ms", right=True),
+    Column("Workspace", right=True, leave_out=2),
+    Column("Params", wraps=True, leave_out=1),
+)
+_MOST_SOLVERS = 5
 
 
 def explain_options(function: AnyFunction) -> AnyFunction:
@@ -41,7 +51,8 @@ def explain(**arguments: Any) -> None:
     """Explain every solver's part in a convolution: applicable or the reason why not, estimate, workspace, DB record.
 
     Above the table stands what the problem costs on this device at its peak rates: its operations, its bytes, and the
-    longer of both times (the floor). WTI is the expected fraction of the peak.
+    longer of both times (the floor). WTI is the expected fraction of the peak. MIOpen's own records of the problem,
+    where `hipfind db import` has brought some, stand below.
     """
     run_explain(**arguments)
 
@@ -49,22 +60,34 @@ def explain(**arguments: Any) -> None:
 def run_explain(problems: Sequence[Problem], device: str | None, as_json: bool) -> None:
     """Explain each problem's solvers."""
     target = session_for(device).device.target
-    rows = [(problem, _cost(problem, target), api.explain(problem, device)) for problem in problems]
+    rows = [
+        (problem, _cost(problem, target), api.explain(problem, device), api.references(problem, device))
+        for problem in problems
+    ]
     if as_json:
         print_json(
             [
-                {"problem": problem.key(), "target": target.key, **cost, "solvers": [one.to_dict() for one in found]}
-                for problem, cost, found in rows
+                {
+                    "problem": problem.key(),
+                    "target": target.key,
+                    **cost,
+                    "solvers": [one.to_dict() for one in found],
+                    "references": [one.to_dict() for one in references],
+                }
+                for problem, cost, found, references in rows
             ]
         )
         return
-    for problem, cost, found in rows:
+    for problem, cost, found, references in rows:
         _print_cost(problem, target, cost)
         others = [one.solver_id for one in found if text.is_other_direction(one.reason)]
         print_table(_COLUMNS, [_row(one) for one in found if one.solver_id not in others])
         if others:
             print_note(f"no, {text.OTHER_DIRECTION}: {', '.join(others)}")
         click.echo()
+        if references:
+            print_table(_REFERENCES, [row for one in references for row in _reference_rows(one)])
+            click.echo()
 
 
 def _cost(problem: Problem, target: Target) -> dict[str, Any]:
@@ -104,4 +127,14 @@ def _row(one: Explanation) -> list[str]:
         "-" if one.dynamic is None else "yes" if one.dynamic else "no",
         one.algorithm,
         record or "-",
+        text.ms(one.reference_ms),
     ]
+
+
+def _reference_rows(one: Reference) -> list[list[str]]:
+    """The fastest solvers of a record of MIOpen's, or its tuned params."""
+    times = sorted(one.times, key=lambda time: time.time_ms)[:_MOST_SOLVERS]
+    rows = [
+        [one.target_key, time.solver_id, text.ms(time.time_ms), text.size(time.workspace_bytes), ""] for time in times
+    ]
+    return rows + [[one.target_key, solver, "-", "-", params] for solver, params in one.params.items()]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from hipfind.device.base import Device
 from hipfind.device.devices import DeviceInfo, list_devices
-from hipfind.find import engine
+from hipfind.find import engine, reference
 from hipfind.find import immediate as immediate_mode
 from hipfind.find.plan import Plan, make_plan
 from hipfind.find.report import Choice, Explanation, FindReport, OnProgress
 from hipfind.find.session import session_for
+from hipfind.perfdb.references import Reference
 from hipfind.problem.base import Problem
 
 DeviceLike = str | Device | None
@@ -65,6 +66,11 @@ def plan(
 def explain(problem: Problem, device: DeviceLike = None) -> list[Explanation]:
     """Every solver: whether it applies or why not, WTI, expected time, workspace, and its DB record."""
     return list(immediate_mode.explain(problem, session_for(device)))
+
+
+def references(problem: Problem, device: DeviceLike = None) -> list[Reference]:
+    """MIOpen's own records of the problem that were imported, of any device; the nearest to this device first."""
+    return list(reference.references(problem, session_for(device)))
 
 
 def devices() -> tuple[DeviceInfo, ...]:

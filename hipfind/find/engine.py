@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from hipfind import settings
 from hipfind.errors import CompileError, DeviceError, OutOfMemoryError
+from hipfind.find import reference
 from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing, sort_candidates
 from hipfind.find.configs import solution_of, tuned_configs
@@ -84,6 +85,7 @@ def _find(
     standings = sort_candidates(problem, session, dynamic_only=mode.dynamic_only)
     runnable = {one.solver_id: one for one in standings if one.may_run}
     known, notes = known_records(problem, session, runnable) if not problem.is_empty else ({}, ())
+    notes += reference.notes(problem, session)
     used = known if mode.uses_db and not tune else {}
     entries = {name: _Entry(one) for name, one in runnable.items()}
     for entry in entries.values():
@@ -139,7 +141,8 @@ def _from_estimates(
         )
         for one in standings
     )
-    return FindReport(problem, session.device.name, mode.name, Source.WTI, choices, candidates, False, notes)
+    source = choices[0].source if choices else Source.WTI
+    return FindReport(problem, session.device.name, mode.name, source, choices, candidates, False, notes)
 
 
 def _is_general(candidates: Sequence[Candidate]) -> bool:

@@ -1,13 +1,14 @@
-"""Immediate mode: ranked choices from the DB, else from estimates. Never benchmarks, never compiles."""
+"""Immediate mode: ranked choices from the DB, else from estimates and MIOpen's records. Never runs, never compiles."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from hipfind import settings
 from hipfind.find.candidates import Standing, sort_candidates
 from hipfind.find.configs import tuned_configs
+from hipfind.find.reference import hints
 from hipfind.find.report import Choice, Explanation, Outcome, Source
 from hipfind.find.session import Answer, Session
 from hipfind.find.trust import Known, known_records
@@ -55,12 +56,22 @@ def _from_db(fitting: list[Standing], known: Mapping[str, Known]) -> tuple[Choic
 
 def _by_estimate(problem: Problem, session: Session, fitting: list[Standing]) -> tuple[Choice, ...]:
     configs = tuned_configs(problem, session, {one.solver_id: one for one in fitting})
-    estimates = rank(
-        Estimate(one.solver_id, one.wti, one.expected_ms, one.workspace_bytes, one.order) for one in fitting
-    )
     return tuple(
-        Choice(one.solver_id, one.expected_ms, one.workspace_bytes, Source.WTI, configs.get(one.solver_id, ""))
-        for one in estimates
+        Choice(
+            one.solver_id,
+            one.likely_ms,
+            one.workspace_bytes,
+            Source.WTI if one.hint_ms is None else Source.REFERENCE,
+            configs.get(one.solver_id, ""),
+        )
+        for one in rank(_estimates(fitting, hints(problem, session)))
+    )
+
+
+def _estimates(standings: Iterable[Standing], hinted: Mapping[str, float]) -> Iterator[Estimate]:
+    return (
+        Estimate(one.solver_id, one.wti, one.expected_ms, one.workspace_bytes, one.order, hinted.get(one.solver_id))
+        for one in standings
     )
 
 
@@ -70,17 +81,13 @@ def explain(problem: Problem, session: Session) -> tuple[Explanation, ...]:
     standings = sort_candidates(canonical, session)
     by_id = {one.solver_id: one for one in standings if one.may_run}
     known, _ = known_records(canonical, session, by_id)
-    order = {
-        one.solver_id: index
-        for index, one in enumerate(
-            rank(Estimate(s.solver_id, s.wti, s.expected_ms, s.workspace_bytes, s.order) for s in by_id.values())
-        )
-    }
+    hinted = hints(canonical, session)
+    order = {one.solver_id: index for index, one in enumerate(rank(_estimates(by_id.values(), hinted)))}
     standings.sort(key=lambda one: (order.get(one.solver_id, len(order)), one.order))
-    return tuple(_explain_one(one, known.get(one.solver_id)) for one in standings)
+    return tuple(_explain_one(one, known.get(one.solver_id), hinted.get(one.solver_id)) for one in standings)
 
 
-def _explain_one(one: Standing, record: Known | None) -> Explanation:
+def _explain_one(one: Standing, record: Known | None, reference_ms: float | None) -> Explanation:
     applies = one.outcome in (None, Outcome.NOT_DYNAMIC)
     return Explanation(
         solver_id=one.solver_id,
@@ -93,4 +100,5 @@ def _explain_one(one: Standing, record: Known | None) -> Explanation:
         dynamic=one.is_dynamic if applies else None,
         record=record.outcome.value if record else "",
         recorded_ms=record.time_ms if record else None,
+        reference_ms=reference_ms,
     )

@@ -15,6 +15,7 @@ class Source(enum.Enum):
 
     MEASURED = "measured now"
     USER_DB = "user DB"
+    REFERENCE = "MIOpen's records"
     WTI = "WTI"
     TRIVIAL = "trivial"
 
@@ -129,7 +130,10 @@ OnProgress = Callable[[Progress], None]
 
 @dataclasses.dataclass(frozen=True)
 class Explanation:
-    """One solver's row of ``explain``. ``wti`` and ``expected_ms`` are None where it does not apply."""
+    """One solver's row of ``explain``. ``wti`` and ``expected_ms`` are None where it does not apply.
+
+    ``reference_ms``: MIOpen's time for this algorithm on this device or the nearest of its architecture.
+    """
 
     solver_id: str
     algorithm: str
@@ -141,6 +145,7 @@ class Explanation:
     dynamic: bool | None
     record: str
     recorded_ms: float | None
+    reference_ms: float | None
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""

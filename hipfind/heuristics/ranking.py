@@ -12,7 +12,8 @@ class Estimate:
     """What is known of a candidate before it runs.
 
     ``wti`` is GetWti's answer (negative: unknown), ``expected_ms`` the time that follows from it, ``order`` the
-    solver's place in the registry.
+    solver's place in the registry. ``hint_ms``: a time that another program measured for this algorithm on such a
+    device; it stands in the place of the expected one.
     """
 
     solver_id: str
@@ -20,10 +21,16 @@ class Estimate:
     expected_ms: float
     workspace_bytes: int
     order: int
+    hint_ms: float | None = None
 
     @property
     def is_known(self) -> bool:
-        return self.wti >= 0.0 and math.isfinite(self.expected_ms)
+        return self.hint_ms is not None or (self.wti >= 0.0 and math.isfinite(self.expected_ms))
+
+    @property
+    def likely_ms(self) -> float:
+        """The hint, else the expected time; of no meaning where neither is known."""
+        return self.expected_ms if self.hint_ms is None else self.hint_ms
 
 
 def rank(estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
@@ -36,7 +43,7 @@ def rank(estimates: Iterable[Estimate]) -> tuple[Estimate, ...]:
             estimates,
             key=lambda one: (
                 not one.is_known,
-                one.expected_ms if one.is_known else 0.0,
+                one.likely_ms if one.is_known else 0.0,
                 one.workspace_bytes,
                 one.order,
             ),

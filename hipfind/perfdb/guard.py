@@ -26,6 +26,7 @@ from hipfind.perfdb.faults import DbFault, Fault, printable
 from hipfind.perfdb.forksafe import ForkSafe
 from hipfind.perfdb.records import Environment, FindRecord, Lookup, PerfRecord, R, Stale, Stored
 from hipfind.perfdb.recovery import set_aside
+from hipfind.perfdb.references import Reference, references
 from hipfind.perfdb.store import BUSY_WAIT_S, PerfDb, check
 from hipfind.problem.base import Problem
 from hipfind.target import Target
@@ -142,6 +143,13 @@ class GuardedDb(ForkSafe):
     ) -> bool:
         """Store tuned configs. True: the file has them; False: at most this process has."""
         return self._store(problem, records, lambda db: db.store_perf(problem, target, environment, records))
+
+    def references(self, problem_key: str, perf_key: str) -> list[Reference]:
+        """MIOpen's records of a problem, of every device; none where the file cannot be read."""
+        with self.lock:
+            found = self._attempt(lambda db: references(db, problem_key, perf_key), self._reading) or []
+        self._say()
+        return found
 
     def close(self) -> None:
         """Close the file, after a last attempt to write what it did not take. What was only in memory is gone then."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from hipfind.perfdb.miopen_text import ReferenceTime, parse_value
 from hipfind.perfdb.records import is_text
@@ -29,6 +30,12 @@ class Reference:
     def times(self) -> tuple[ReferenceTime, ...]:
         """Solvers and their times, in MIOpen's order; empty for tuned params."""
         return parse_value(self.value) if self.form == "find" else ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready data, with times and params instead of MIOpen's text."""
+        facts = {**dataclasses.asdict(self), "times": [dataclasses.asdict(one) for one in self.times]}
+        del facts["value"]
+        return {**facts, "params": self.params}
 
     @property
     def params(self) -> dict[str, str]:

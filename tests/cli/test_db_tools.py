@@ -238,3 +238,14 @@ def test_browse_is_on_loopback_with_facets_of_columns_that_exist(
     for query in databases["perf"]["queries"].values():
         assert connection.execute(query["sql"]).fetchall()
     connection.close()
+
+
+def test_explain_shows_miopens_records_of_the_problem(cli: Cli, db_path: Path, miopen_file: Path) -> None:
+    ok(cli, "import", str(miopen_file))
+    result = cli("explain", "--key", PATCHES.key(), "--device", "host")
+    assert result.exit_code == 0
+    assert "amd:gfx942:304" in result.stdout and "MIOpen's solver" in result.stdout
+    (answer,) = json.loads(cli("explain", "--key", PATCHES.key(), "--device", "host", "--json").stdout)
+    (reference,) = answer["references"]
+    assert (reference["target_key"], reference["times"][0]["time_ms"]) == ("amd:gfx942:304", 0.5)
+    assert all(one["reference_ms"] is None for one in answer["solvers"])

@@ -29,7 +29,7 @@ def test_rank_is_a_pure_function_of_the_set(given_estimates: list[Estimate], shu
     assert ranked == rank(given_estimates)
     known = [one for one in ranked if one.is_known]
     assert list(ranked[: len(known)]) == known
-    assert [one.expected_ms for one in known] == sorted(one.expected_ms for one in known)
+    assert [one.likely_ms for one in known] == sorted(one.likely_ms for one in known)
 
 
 def test_ties_go_to_less_workspace_then_registry_order() -> None:
@@ -40,3 +40,12 @@ def test_ties_go_to_less_workspace_then_registry_order() -> None:
         Estimate("unknown", -2.0, 0.1, 0, 3),
     ]
     assert [one.solver_id for one in rank(rows)] == ["a", "b", "c", "unknown"]
+
+
+def test_a_hint_stands_for_the_expected_time() -> None:
+    rows = [
+        Estimate("a", 1.0, 1.0, 0, 0),
+        Estimate("hinted", -2.0, 9.0, 0, 1, hint_ms=0.5),
+        Estimate("b", 1.0, 0.7, 0, 2),
+    ]
+    assert [one.solver_id for one in rank(rows)] == ["hinted", "b", "a"]
