@@ -99,7 +99,7 @@ def products(check_: Check) -> str:
             m, n, k, dtype, dtype_c, a.shape[2], b.shape[2], c.shape[2], trans_a, trans_b, batch,
             a[0].size, b[0].size, c[0].size, 1.5, beta,
         )  # fmt: skip
-        out = _multiply(device, spec, (a, b, c), offset=(count % 3) * dtype.itemsize)
+        out = _multiply(device, spec, (a, b, c), offset=count % 3)
         wide = [array[..., : array.shape[2] - gap].astype(np.float64) for array in (a, b, c)]
         left = wide[0].transpose(0, 2, 1) if trans_a else wide[0]
         right = wide[1].transpose(0, 2, 1) if trans_b else wide[1]
@@ -129,13 +129,14 @@ def _random(rng: np.random.Generator, shape: tuple[int, ...], gap: int, dtype: D
 
 
 def _multiply(device: Device, spec: GemmSpec, arrays: tuple[Any, Any, Any], offset: int) -> np.ndarray[Any, Any]:
-    """The product of operands that start ``offset`` bytes off a well aligned address."""
+    """The product of operands that start ``offset`` elements off a well aligned address."""
     blocks = [device.allocate(array.nbytes + 256) for array in arrays]
     for block, array in zip(blocks, arrays, strict=True):
-        device.copy_in(block.address + offset, array)
-    device.prepare_gemm(spec)(*(block.address + offset for block in blocks), 0)
+        device.copy_in(block.address + offset * array.itemsize, array)
+    a, b, c = (block.address + offset * array.itemsize for block, array in zip(blocks, arrays, strict=True))
+    device.prepare_gemm(spec)(a, b, c, 0)
     out = np.empty_like(arrays[2])
-    device.copy_out(out, blocks[2].address + offset)
+    device.copy_out(out, c)
     return out
 
 

@@ -62,6 +62,13 @@ HF_DEVICE bool is_aligned(const elem_t* first) {
     return (unsigned long long)first % sizeof(Vector<COUNT>) == 0;
 }
 
+// Around one of two branches that differ in alignment only: compilers make one of both, of single elements.
+#if defined(HF_HOST)
+#define HF_KEEP_APART()
+#else
+#define HF_KEEP_APART() asm volatile("" ::: "memory")
+#endif
+
 // One element of a vector. GPUs take two 16-bit elements out of a register with an instruction for each; taken one by one,
 // the compiler spreads them over registers first.
 template <int COUNT>
@@ -79,13 +86,32 @@ HF_DEVICE acc_t element_of(const Vector<COUNT>& vector, int e) {
     return load(vector.elements[e]);
 }
 
+// A whole vector, aligned. NVRTC stores 16 bytes one element after the other where it is not told.
+template <int COUNT>
+HF_DEVICE void put_whole(elem_t* to, const Vector<COUNT>& vector) {
+#if defined(HF_CUDA)
+    if (sizeof(vector) == 16) {
+        uint32 words[4];
+        HF_COPY_BITS(words, &vector, sizeof(vector) < 16 ? sizeof(vector) : 16);
+        asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
+                     "r"(words[3])
+                     : "memory");
+        return;
+    }
+#endif
+    *(Vector<COUNT>*)to = vector;
+}
+
 // Neighbouring elements; `wide`: they are aligned.
 template <int COUNT>
 HF_DEVICE void put_pack(elem_t* HF_RESTRICT to, const acc_t (&sums)[COUNT], bool wide) {
     Vector<COUNT> pack;
     for (int e = 0; e < COUNT; ++e) pack.elements[e] = store<elem_t>(sums[e]);
-    if (wide)
-        *(Vector<COUNT>*)to = pack;
-    else
+    if (wide) {
+        put_whole(to, pack);
+    } else {
+        HF_KEEP_APART();
         for (int e = 0; e < COUNT; ++e) to[e] = pack.elements[e];
+        HF_KEEP_APART();
+    }
 }

@@ -140,5 +140,5 @@ def _block_step(target: Target, problem: UpsampleProblem, layout: _Layout, sums:
         items=tiling.groups * members,
         flops=4 * problem.dy.elements + 8 * problem.dx.elements,
         bytes=int(problem.dy.nbytes * again) + problem.dx.elements * size,
-        efficiency=0.1 if target.is_host else 0.5,
+        efficiency=0.1 if target.is_host else 0.06 if taps == 0 and planes.inner == 1 else 0.025,
     )

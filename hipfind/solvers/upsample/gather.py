@@ -76,7 +76,7 @@ def _gather_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         items=columns * segments,
         flops=8 * (problem.dy.elements + problem.dx.elements),
         bytes=int(read) + problem.dx.nbytes,
-        efficiency=0.025 if target.is_host else 0.25,
+        efficiency=0.025 if target.is_host else 0.1 if planes.inner > 1 else 0.06,
     )
 
 
