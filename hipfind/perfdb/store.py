@@ -24,6 +24,7 @@ from hipfind.target import Target
 BUSY_WAIT_S = 5.0
 """How long a call waits for another process before it fails as locked."""
 
+_KEPT_ANSWERS = 4096
 _POINT = " WHERE p.key = ? AND t.key = ? ORDER BY r.time_ms IS NULL, r.time_ms, r.solver_id"
 
 T = TypeVar("T")
@@ -43,6 +44,25 @@ Finds: TypeAlias = _Belonging[FindRecord]
 """Find records of one problem, for ``PerfDb.store_finds``."""
 
 
+class _Kept:
+    """Answers of point look-ups, as long as nobody has changed the file: reading a row again costs ten times as much.
+
+    sqlite tells by two numbers: ``data_version`` for other connections' changes, ``total_changes`` for our own.
+    """
+
+    def __init__(self) -> None:
+        self._connection: sqlite3.Connection | None = None
+        self._state: tuple[int, int] = (0, 0)
+        self._answers: dict[Any, Any] = {}
+
+    def of(self, connection: sqlite3.Connection) -> dict[Any, Any]:
+        """The answers that still hold; put new ones in."""
+        state = (connection.execute("PRAGMA data_version").fetchone()[0], connection.total_changes)
+        if connection is not self._connection or state != self._state or len(self._answers) >= _KEPT_ANSWERS:
+            self._connection, self._state, self._answers = connection, state, {}
+        return self._answers
+
+
 class PerfDb(ForkSafe):
     """A perf DB. Use ``PerfDb.open`` or ``PerfDb.in_memory``; close it, or use it as a context manager.
 
@@ -54,6 +74,7 @@ class PerfDb(ForkSafe):
         super().__init__()
         self._link = link
         self._is_closed = False
+        self._kept = _Kept()
         self._at_exit = weakref.finalize(self, link.close)
 
     @classmethod
@@ -177,7 +198,17 @@ class PerfDb(ForkSafe):
     def _point(self, table: RecordTable[R], problem_key: str, target_key: str) -> list[Stored[R]]:
         if not (is_text(problem_key) and is_text(target_key)):
             return []
-        return self.stored(table, _POINT, (problem_key, target_key))
+        keys = (problem_key, target_key)
+
+        def look_up(connection: sqlite3.Connection) -> list[Stored[R]]:
+            kept = self._kept.of(connection)
+            found: list[Stored[R]] | None = kept.get((table.name, keys))
+            if found is None:
+                rows = connection.execute(table.select + _POINT, keys).fetchall()
+                found = kept[table.name, keys] = [table.stored(row, self._link.path is None) for row in rows]
+            return list(found)
+
+        return self.run("reading", look_up)
 
     def _store(self, table: RecordTable[R], batch: Sequence[_Belonging[R]]) -> None:
         for one in batch:

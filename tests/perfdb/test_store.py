@@ -252,3 +252,25 @@ def test_info_tells_what_is_in_the_file(tmp_path: pathlib.Path) -> None:
     assert facts["targets"] == [{"key": TARGET.key, "name": TARGET.name, "find_records": 3}]
     found = [(one["fingerprint"], one["facts"]["driver"], one["find_records"]) for one in facts["environments"]]
     assert found == [(NEWER_ENVIRONMENT.fingerprint, "6.3", 1), (ENVIRONMENT.fingerprint, "6.2", 2)]
+
+
+@pytest.mark.parametrize("who", ["self", "another", "a process that replaced the file"])
+def test_an_answer_is_kept_only_until_somebody_changes_the_file(tmp_path: pathlib.Path, who: str) -> None:
+    path = tmp_path / "hipfind.db"
+    with PerfDb.open(path) as db:
+        db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=1.0)])
+        before = db.find_records("problem", TARGET.key)
+        before.clear()  # the caller's own list
+        statements: list[str] = []
+        db.run("test", lambda connection: connection.set_trace_callback(statements.append))
+        assert [one.record.time_ms for one in db.find_records("problem", TARGET.key)] == [1.0]
+        assert statements == ["PRAGMA data_version"]
+        assert db.find_records("nobody's", TARGET.key) == db.find_records("nobody's", TARGET.key) == []
+        if who == "self":
+            db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=2.0)])
+        else:
+            other_path = path if who == "another" else tmp_path / "new.db"
+            with PerfDb.open(other_path) as other:
+                other.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=2.0)])
+            other_path.replace(path)
+        assert [one.record.time_ms for one in db.find_records("problem", TARGET.key)] == [2.0]
