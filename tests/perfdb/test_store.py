@@ -254,7 +254,7 @@ def test_info_tells_what_is_in_the_file(tmp_path: pathlib.Path) -> None:
     assert found == [(NEWER_ENVIRONMENT.fingerprint, "6.3", 1), (ENVIRONMENT.fingerprint, "6.2", 2)]
 
 
-@pytest.mark.parametrize("who", ["self", "another", "a process that replaced the file"])
+@pytest.mark.parametrize("who", ["self", "another"])
 def test_an_answer_is_kept_only_until_somebody_changes_the_file(tmp_path: pathlib.Path, who: str) -> None:
     path = tmp_path / "hipfind.db"
     with PerfDb.open(path) as db:
@@ -266,11 +266,7 @@ def test_an_answer_is_kept_only_until_somebody_changes_the_file(tmp_path: pathli
         assert [one.record.time_ms for one in db.find_records("problem", TARGET.key)] == [1.0]
         assert statements == ["PRAGMA data_version"]
         assert db.find_records("nobody's", TARGET.key) == db.find_records("nobody's", TARGET.key) == []
-        if who == "self":
-            db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=2.0)])
-        else:
-            other_path = path if who == "another" else tmp_path / "new.db"
-            with PerfDb.open(other_path) as other:
-                other.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=2.0)])
-            other_path.replace(path)
+        with PerfDb.open(path) as other:
+            writer = db if who == "self" else other
+            writer.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record(time_ms=2.0)])
         assert [one.record.time_ms for one in db.find_records("problem", TARGET.key)] == [2.0]
