@@ -19,6 +19,7 @@ from hipfind.errors import SettingError
 
 FIND_MODES = {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5}
 VERIFY_MODES = ("first", "off", "always")
+DB_JOURNALS = ("auto", "wal", "rollback")
 
 
 def _text(value: str) -> str:
@@ -57,11 +58,14 @@ def parse_find_mode(value: str) -> str:
     raise ValueError("one of " + ", ".join(f"{name} ({number})" for name, number in FIND_MODES.items()))
 
 
-def _verify(value: str) -> str:
-    name = value.strip().lower()
-    if name not in VERIFY_MODES:
-        raise ValueError("one of " + ", ".join(VERIFY_MODES))
-    return name
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(value: str) -> str:
+        name = value.strip().lower()
+        if name not in words:
+            raise ValueError("one of " + ", ".join(words))
+        return name
+
+    return parse
 
 
 def _setting(env: str, default: Any, parse: Callable[[str], Any], help: str) -> Any:
@@ -84,6 +88,12 @@ class Settings:
     disable_user_db: bool = _setting(
         "HIPFIND_DISABLE_USER_DB", False, _flag, "1: keep results in memory only; no perf DB file is opened."
     )
+    db_journal: str = _setting(
+        "HIPFIND_DB_JOURNAL",
+        "auto",
+        _one_of(*DB_JOURNALS),
+        "Journal of perf DB files: auto (rollback on network file systems, else wal), wal, rollback.",
+    )
     cache_dir: str = _setting(
         "HIPFIND_CACHE_DIR", "", str, "Directory of compiled kernels. Empty: the user's cache directory."
     )
@@ -102,7 +112,7 @@ class Settings:
     verify: str = _setting(
         "HIPFIND_VERIFY",
         "first",
-        _verify,
+        _one_of(*VERIFY_MODES),
         "When Find checks a candidate's output: first (before its first win on this machine), always, off.",
     )
     find_time_limit_ms: int = _setting(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextvars
+import math
 import os
 import random
 import sqlite3
@@ -11,8 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
+from hipfind import settings
 from hipfind.perfdb.faults import DbFault, Fault, fault_of
 from hipfind.perfdb.migrations import migrate, pending
+from hipfind.perfdb.mounts import file_system, is_shared
 
 _OPEN_ATTEMPTS = 4
 _OPEN_PAUSE_S = 0.02
@@ -66,7 +70,7 @@ class Link:
             _prepare_place(self.path)
             connection = self._connect_same_file(self.path, "rwc")
         try:
-            _set_up(connection, self.name, self.wait_s)
+            _set_up(connection, self.path, self.wait_s)
         except BaseException:
             connection.close()
             raise
@@ -88,6 +92,8 @@ class Link:
     def _open_checked(self, path: Path, mode: str) -> sqlite3.Connection:
         connection = self._connect_same_file(path, mode)
         try:
+            if mode == "rw" and wants_rollback_journal(path):
+                _leave_wal(connection, self.name)
             connection.execute("PRAGMA query_only = ON")
             waiting = pending(connection, self.name)
             if waiting:
@@ -127,27 +133,39 @@ def identity(path: Path) -> Identity | None:
     return status.st_dev, status.st_ino
 
 
+_end: contextvars.ContextVar[float] = contextvars.ContextVar("hipfind_db_wait_ends", default=math.inf)
+
+
 def retry_while_locked(work: Callable[[], T], wait_s: float) -> T:
     """Call ``work`` until it is not refused by a lock, for ``wait_s`` seconds at most; then the refusal leaves.
 
     This stands for sqlite's own waiting, which goes on to ask less and less often, so that who has waited long loses
-    against who has just come, and which does not cover "locking protocol" and changes of the journal mode.
+    against who has just come, and which does not cover "locking protocol" and changes of the journal mode. Where
+    ``work`` waits in turn, all of it together takes no longer than the outermost wait.
     """
-    end = time.monotonic() + wait_s
+    end = min(time.monotonic() + wait_s, _end.get())
+    token = _end.set(end)
     attempt = 0
-    while True:
-        try:
-            return work()
-        except sqlite3.Error as error:
-            if fault_of(error) is not Fault.LOCKED or time.monotonic() >= end:
-                raise
-        pause(attempt)
-        attempt += 1
+    try:
+        while True:
+            try:
+                return work()
+            except sqlite3.Error as error:
+                if fault_of(error) is not Fault.LOCKED or time.monotonic() >= end:
+                    raise
+            pause(attempt, end)
+            attempt += 1
+    finally:
+        _end.reset(token)
 
 
-def pause(attempt: int) -> None:
-    """Wait before another attempt, twice as long as before up to a bound; random, so that two do not meet again."""
-    time.sleep(random.uniform(0.5, 1.5) * min(_FIRST_PAUSE_S * 2 ** min(attempt, 10), _LONGEST_PAUSE_S))
+def pause(attempt: int, end: float) -> None:
+    """Wait before another attempt, twice as long as before up to a bound and never past ``end`` (time.monotonic).
+
+    Random, so that two do not meet again.
+    """
+    length = random.uniform(0.5, 1.5) * min(_FIRST_PAUSE_S * 2 ** min(attempt, 10), _LONGEST_PAUSE_S)
+    time.sleep(max(0.0, min(length, end - time.monotonic())))
 
 
 def _prepare_place(path: Path) -> None:
@@ -164,13 +182,35 @@ def _prepare_place(path: Path) -> None:
         raise DbFault(Fault.READ_ONLY, str(path), "its directory may not be written")
 
 
-def _set_up(connection: sqlite3.Connection, name: str, wait_s: float) -> None:
+def _set_up(connection: sqlite3.Connection, path: Path | None, wait_s: float) -> None:
     """Pragmas and schema of a connection that may write. What the file is comes first: a foreign one is not touched."""
-    retry_while_locked(lambda: pending(connection, name), wait_s)
-    _choose_journal(connection)
+    name = "" if path is None else str(path)
+    if path is not None and wants_rollback_journal(path):
+        _leave_wal(connection, name)
+    else:
+        retry_while_locked(lambda: pending(connection, name), wait_s)
+        _choose_journal(connection)
     connection.execute("PRAGMA synchronous = FULL")
     connection.execute("PRAGMA foreign_keys = ON")
     retry_while_locked(lambda: migrate(connection, name), wait_s)
+
+
+def wants_rollback_journal(path: Path) -> bool:
+    """Whether the file must not be in WAL mode: by the setting db_journal, else where several machines may use it."""
+    asked = settings.current().db_journal
+    return asked == "rollback" or (asked == "auto" and is_shared(file_system(path)))
+
+
+def _leave_wal(connection: sqlite3.Connection, name: str) -> None:
+    """Rollback journal from here on. Under an exclusive lock sqlite reads a WAL file without mapping the log's index.
+
+    A file that is not a perf DB stays as it is. After a failure the connection is of no more use: it may hold a lock.
+    """
+    connection.execute("PRAGMA locking_mode = EXCLUSIVE").fetchone()
+    pending(connection, name)
+    connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+    connection.execute("PRAGMA locking_mode = NORMAL").fetchone()
+    connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone()  # lets go of the lock
 
 
 def _choose_journal(connection: sqlite3.Connection) -> None:

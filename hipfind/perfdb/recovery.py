@@ -90,5 +90,5 @@ def _lock(handle: int, operation: int, directory: Path) -> None:
                 raise DbFault(Fault.LOCKED, str(directory), "another process is moving a damaged file") from None
         except OSError:  # a file system without such locks: the check under it is all there is
             return
-        pause(attempt)
+        pause(attempt, end)
         attempt += 1

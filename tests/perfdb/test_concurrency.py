@@ -21,20 +21,18 @@ from hipfind.perfdb.store import PerfDb
 from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, find_record, python_command
 
 ROOT = pathlib.Path(__file__).parents[2]
-PROCESSES = 4
-PROBLEMS = 25
+PROCESSES = 16
+PROBLEMS = 50
 
 _WORKER = """
 import sys, warnings
-from hipfind.perfdb import connect
+from hipfind import settings
 from hipfind.perfdb.guard import GuardedDb
 from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, find_record
 warnings.simplefilter("error")
-path, name, count, journal = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
-if journal == "delete":  # as where WAL does not work
-    connect._choose_journal = lambda connection: None
+path, name, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
 records = [find_record(f"Solver{i}", 1.0 + i) for i in range(6)]
-with GuardedDb(path) as db:
+with settings.override(db_journal=sys.argv[4]), GuardedDb(path) as db:
     for number in range(count):
         key = f"{name}-{number}"
         assert not db.lookup(key, TARGET.key, ENVIRONMENT).trusted
@@ -45,7 +43,7 @@ with GuardedDb(path) as db:
 
 
 def _start(path: pathlib.Path, name: str, count: int, journal: str) -> subprocess.Popen[str]:
-    command = python_command(_WORKER, str(path), name, str(count), journal)
+    command = python_command(_WORKER, str(path), name, str(count), {"wal": "wal", "delete": "rollback"}[journal])
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
