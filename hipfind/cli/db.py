@@ -17,6 +17,7 @@ from hipfind.cli.db_kernels import cache_facts, cache_line, prune_kernels
 from hipfind.cli.db_open import age, of_device_option, reads_db
 from hipfind.cli.db_query import diff, query, stats_
 from hipfind.cli.db_upkeep import backup_, compact_, prune
+from hipfind.cli.miopen_records import print_references
 from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
 from hipfind.cli.rows import print_rows, row_options
@@ -26,6 +27,7 @@ from hipfind.errors import DeviceError, PerfDbError
 from hipfind.perfdb.fingerprint import environment_of
 from hipfind.perfdb.queries import Filter, ProblemRecords, Winner, list_winners, problem_records
 from hipfind.perfdb.records import StoredFind
+from hipfind.perfdb.references import Reference, references, references_under
 from hipfind.perfdb.store import PerfDb
 from hipfind.problem.conv import DIRECTIONS
 from hipfind.problem.dtypes import DType
@@ -153,24 +155,32 @@ def _winner_row(one: Winner, now: float) -> list[str]:
 @reads_db
 @json_option
 def show(db: PerfDb, key: str, as_json: bool) -> None:
-    """Show all records of one problem: every solver in every environment.
+    """Show all records of one problem: every solver in every environment, and MIOpen's own where some were imported.
 
     KEY is hipfind's key of the problem, as `db list` prints it, or MIOpen's find-db key.
     """
     found = problem_records(db, key)
-    if not found:
+    others = [] if found else references_under(db, key)
+    if not (found or others):
         raise PerfDbError(
             "the perf DB has no problem with this key", got=key, remedy="`hipfind db list` shows its keys"
         )
     environments = {name: dict(one.facts) for name, one in db.environments().items()}
     if as_json:
-        print_json([_problem_dict(one, environments) for one in found])
+        print_json(
+            [_problem_dict(one, environments, references(db, one.columns["key"])) for one in found]
+            or [{"problem": None, "records": [], "environments": {}, "references": [one.to_dict() for one in others]}]
+        )
         return
     for one in found:
         _echo_problem(one, environments)
+        _echo_references(references(db, one.columns["key"]))
+    _echo_references(others)
 
 
-def _problem_dict(one: ProblemRecords, environments: dict[str, dict[str, str]]) -> dict[str, Any]:
+def _problem_dict(
+    one: ProblemRecords, environments: dict[str, dict[str, str]], found: Sequence[Reference]
+) -> dict[str, Any]:
     records = [
         {
             **dataclasses.asdict(stored.record),
@@ -182,7 +192,18 @@ def _problem_dict(one: ProblemRecords, environments: dict[str, dict[str, str]]) 
     ]
     used = {stored.environment for stored in one.records}
     known = {name: facts for name, facts in environments.items() if name in used}
-    return {"problem": one.columns, "records": records, "environments": known}
+    return {
+        "problem": one.columns,
+        "records": records,
+        "environments": known,
+        "references": [reference.to_dict() for reference in found],
+    }
+
+
+def _echo_references(found: Sequence[Reference]) -> None:
+    if found:
+        click.echo(f"\nMIOpen's records, key {found[0].miopen_key}\n")
+        print_references(found)
 
 
 def _echo_problem(one: ProblemRecords, environments: dict[str, dict[str, str]]) -> None:

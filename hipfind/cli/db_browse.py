@@ -19,7 +19,7 @@ from hipfind.perfdb.store import PerfDb
 LOOPBACK = "127.0.0.1"
 _FACETS = {
     "results": ["solver", "outcome", "device", "direction", "dtype", "environment"],
-    "reference_results": ["solver", "device", "direction", "dtype", "source"],
+    "reference_results": ["solver", "device", "direction", "dtype"],
     "problems": ["operation", "direction", "dtype", "layout", "filter", "stride"],
     "find_records": ["solver_id", "outcome", "target", "environment"],
     "perf_records": ["solver_id", "target", "environment"],
@@ -27,6 +27,8 @@ _FACETS = {
 }
 _LABELS = {"problems": "key", "targets": "key", "environments": "fingerprint", "reference_sources": "name"}
 _SORT = {"results": "time_ms", "reference_results": "time_ms"}
+_LIMITS = {"facet_time_limit_ms": 5000, "sql_time_limit_ms": 20000, "default_page_size": 50}
+"""A file of MIOpen's has 200,000 records, which Datasette's own limits are too short for."""
 _WINS = """SELECT device, solver, count(*) AS wins, sum(time_ms) AS total_ms FROM results
 WHERE outcome = 'won' GROUP BY device, solver ORDER BY wins DESC"""
 
@@ -52,6 +54,8 @@ def browse(db: PerfDb, port: int, no_open: bool) -> int:
 def command_line(path: Path, settings: Path, port: int, *, opens: bool) -> list[str]:
     """How Datasette is started: by this Python, on the loopback address."""
     line = [sys.executable, "-m", "datasette", "serve", str(path), "--host", LOOPBACK, "--port", str(port)]
+    for name, value in _LIMITS.items():
+        line += ["--setting", name, str(value)]
     return [*line, "--metadata", str(settings), *(["--open"] if opens else [])]
 
 

@@ -8,11 +8,11 @@ from typing import Any
 import click
 
 from hipfind.cli import text
+from hipfind.cli.miopen_records import print_references
 from hipfind.cli.options import AnyFunction, device_option, json_option, problem_options
 from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_note, print_table
 from hipfind.find import api
-from hipfind.find.reference import Reference
 from hipfind.find.report import Explanation
 from hipfind.find.session import session_for
 from hipfind.problem.base import Problem
@@ -29,14 +29,6 @@ _COLUMNS = (
     Column("DB record", leave_out=4),
     Column("MIOpen ms", right=True, leave_out=5),
 )
-_REFERENCES = (
-    Column("Device"),
-    Column("MIOpen's solver"),
-    Column("Time ms", right=True),
-    Column("Workspace", right=True, leave_out=2),
-    Column("Params", wraps=True, leave_out=1),
-)
-_MOST_SOLVERS = 5
 
 
 def explain_options(function: AnyFunction) -> AnyFunction:
@@ -86,7 +78,7 @@ def run_explain(problems: Sequence[Problem], device: str | None, as_json: bool) 
             print_note(f"no, {text.OTHER_DIRECTION}: {', '.join(others)}")
         click.echo()
         if references:
-            print_table(_REFERENCES, [row for one in references for row in _reference_rows(one)])
+            print_references(references)
             click.echo()
 
 
@@ -129,12 +121,3 @@ def _row(one: Explanation) -> list[str]:
         record or "-",
         text.ms(one.reference_ms),
     ]
-
-
-def _reference_rows(one: Reference) -> list[list[str]]:
-    """The fastest solvers of a record of MIOpen's, or its tuned params."""
-    times = sorted(one.times, key=lambda time: time.time_ms)[:_MOST_SOLVERS]
-    rows = [
-        [one.target_key, time.solver_id, text.ms(time.time_ms), text.size(time.workspace_bytes), ""] for time in times
-    ]
-    return rows + [[one.target_key, solver, "-", "-", params] for solver, params in one.params.items()]

@@ -50,9 +50,9 @@ _JOINS = "JOIN targets t ON t.id = r.target JOIN reference_sources s ON s.id = r
 _BY_PROBLEM = f"""
 SELECT {_COLUMNS} FROM problems p JOIN reference_records r ON r.problem = p.id {_JOINS} WHERE p.key = ?
 ORDER BY t.key, r.miopen_key"""
-_BY_PERF_KEY = f"""
+_BY_MIOPEN_KEY = f"""
 SELECT {_COLUMNS} FROM targets t
-CROSS JOIN reference_records r ON r.target = t.id AND r.form = 'perf' AND r.miopen_key = ?
+CROSS JOIN reference_records r ON r.target = t.id AND r.form = ? AND r.miopen_key = ?
 JOIN reference_sources s ON s.id = r.source ORDER BY t.key"""
 
 
@@ -60,8 +60,13 @@ def references(db: PerfDb, problem_key: str, perf_key: str = "") -> list[Referen
     """Records with times of the problem with hipfind's key, then params under MIOpen's perf-db key, by device."""
     found = [Reference(*row) for row in db.read(_BY_PROBLEM, (problem_key,))] if is_text(problem_key) else []
     if perf_key:
-        found += [Reference(*row) for row in db.read(_BY_PERF_KEY, (perf_key,))]
+        found += [Reference(*row) for row in db.read(_BY_MIOPEN_KEY, ("perf", perf_key))]
     return found
+
+
+def references_under(db: PerfDb, miopen_key: str) -> list[Reference]:
+    """Records with times under this find-db key of MIOpen's, which need not be of a problem that hipfind has."""
+    return [Reference(*row) for row in db.read(_BY_MIOPEN_KEY, ("find", miopen_key))]
 
 
 def nearest(found: Sequence[Reference], arch: str, compute_units: int) -> list[Reference]:

@@ -64,6 +64,19 @@ def test_import_reports_and_export_gives_the_lines_back(cli: Cli, db_path: Path,
     assert PATCHES.miopen_key() in ok(cli, "query", "--reference")
 
 
+def test_show_has_miopens_records_too(cli: Cli, db_path: Path, miopen_file: Path) -> None:
+    strange = LINE.replace("-BF16-", "-FP8-")
+    miopen_file.write_text("".join(sorted([LINE, strange])))
+    ok(cli, "import", str(miopen_file))
+    for line in (LINE, strange):
+        key = line.partition("=")[0]
+        said = ok(cli, "show", key)
+        assert key in said and "amd:gfx942:304" in said and "0.5000" in said
+        (shown,) = json.loads(ok(cli, "show", key, "--json"))
+        assert [one["miopen_key"] for one in shown["references"]] == [key]
+    assert PATCHES.key() in ok(cli, "show", PATCHES.key())
+
+
 def test_a_damaged_import_names_file_line_and_what_is_legal(cli: Cli, db_path: Path, miopen_file: Path) -> None:
     miopen_file.write_text(LINE + "half a li")
     message = failed(cli, "import", str(miopen_file))
