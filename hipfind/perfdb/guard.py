@@ -27,6 +27,7 @@ from hipfind.perfdb.forksafe import ForkSafe
 from hipfind.perfdb.records import Environment, FindRecord, Lookup, PerfRecord, R, Stale, Stored
 from hipfind.perfdb.recovery import set_aside
 from hipfind.perfdb.references import Reference, references
+from hipfind.perfdb.salvage import salvage
 from hipfind.perfdb.store import BUSY_WAIT_S, PerfDb, check
 from hipfind.problem.base import Problem
 from hipfind.target import Target
@@ -42,7 +43,7 @@ T = TypeVar("T")
 class Action(enum.Enum):
     """What to do about a fault; the value is what the warning says is done."""
 
-    REPLACE = "the file was moved to {aside} and a new one is started"
+    REPLACE = "the file was moved to {aside} and a new one is started, with the {rescued} record(s) still readable"
     READ_ONLY = "it is still read; new results are kept in memory until this process ends"
     RETRY = "results are kept in memory, and written when the file can be used again"
     GIVE_UP = "results are kept in memory until this process ends"
@@ -271,10 +272,13 @@ class GuardedDb(ForkSafe):
         """Do what the kind of fault asks for, so that the next attempt works or is not made."""
         action = _ACTIONS[fault.fault]
         aside: Path | None = None
+        rescued = 0
         if action is Action.REPLACE and self._path is not None:
             action, aside = _replace(self._path, is_last)
             if action is Action.REPLACE and aside is None:
                 return
+            if aside is not None:
+                rescued = salvage(aside, lambda: PerfDb.open(self._path))
         if action is Action.READ_ONLY and (self._read_only or self._path is None or not os.path.exists(self._path)):
             action = Action.GIVE_UP
         if action is Action.READ_ONLY:
@@ -288,7 +292,8 @@ class GuardedDb(ForkSafe):
             self._writing.never_again()
         if self._writing.is_final:
             self._unsaved.clear()
-        self._note(fault, action.value.format(aside=aside and printable(aside)), action is not Action.REPLACE)
+        done = action.value.format(aside=aside and printable(aside), rescued=rescued)
+        self._note(fault, done, action is not Action.REPLACE)
 
     # warning -----------------------------------------------------------------------------------------------------
 
