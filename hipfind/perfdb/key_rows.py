@@ -12,6 +12,7 @@ import concurrent.futures
 import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -98,7 +99,8 @@ class Workers:
 
 
 def main() -> None:
-    """Answer lines of keys with lines of rows until there are no more."""
+    """Answer lines of keys with lines of rows until there are no more. An interrupt is for the parent to heed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     for line in sys.stdin:
         print(json.dumps(rows_of(json.loads(line))), flush=True)
 

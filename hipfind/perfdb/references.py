@@ -9,6 +9,7 @@ from typing import Any
 from hipfind.perfdb.miopen_text import ReferenceTime, parse_value
 from hipfind.perfdb.records import is_text
 from hipfind.perfdb.store import PerfDb
+from hipfind.perfdb.tables import Row
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,15 +59,19 @@ JOIN reference_sources s ON s.id = r.source ORDER BY t.key"""
 
 def references(db: PerfDb, problem_key: str, perf_key: str = "") -> list[Reference]:
     """Records with times of the problem with hipfind's key, then params under MIOpen's perf-db key, by device."""
-    found = [Reference(*row) for row in db.read(_BY_PROBLEM, (problem_key,))] if is_text(problem_key) else []
+    found = db.look_up(_BY_PROBLEM, (problem_key,), _reference) if is_text(problem_key) else []
     if perf_key:
-        found += [Reference(*row) for row in db.read(_BY_MIOPEN_KEY, ("perf", perf_key))]
+        found += db.look_up(_BY_MIOPEN_KEY, ("perf", perf_key), _reference)
     return found
+
+
+def _reference(row: Row) -> Reference:
+    return Reference(*row)
 
 
 def references_under(db: PerfDb, miopen_key: str) -> list[Reference]:
     """Records with times under this find-db key of MIOpen's, which need not be of a problem that hipfind has."""
-    return [Reference(*row) for row in db.read(_BY_MIOPEN_KEY, ("find", miopen_key))]
+    return db.look_up(_BY_MIOPEN_KEY, ("find", miopen_key), _reference) if is_text(miopen_key) else []
 
 
 def nearest(found: Sequence[Reference], arch: str, compute_units: int) -> list[Reference]:

@@ -187,6 +187,21 @@ class PerfDb(ForkSafe):
                 )
         return self.run("reading", lambda connection: connection.execute(sql, parameters).fetchall())
 
+    def look_up(self, sql: str, parameters: tuple[str, ...], make: Callable[[Row], T]) -> list[T]:
+        """Rows of a SELECT as ``make`` makes them; from memory where they were asked for and nobody has written since.
+
+        For look-ups of a few rows by a key; ``make`` gives immutable values.
+        """
+
+        def work(connection: sqlite3.Connection) -> list[T]:
+            kept = self._kept.of(connection)
+            found: list[T] | None = kept.get((sql, parameters))
+            if found is None:
+                found = kept[sql, parameters] = [make(row) for row in connection.execute(sql, parameters)]
+            return list(found)
+
+        return self.run("reading", work)
+
     def stored(self, table: RecordTable[R], where: str, parameters: Sequence[Any] = ()) -> list[Stored[R]]:
         """Records of a table by a WHERE clause on p, t, e, r (see RecordTable.select)."""
         rows = self.read(table.select + where, parameters)
@@ -198,17 +213,8 @@ class PerfDb(ForkSafe):
     def _point(self, table: RecordTable[R], problem_key: str, target_key: str) -> list[Stored[R]]:
         if not (is_text(problem_key) and is_text(target_key)):
             return []
-        keys = (problem_key, target_key)
-
-        def look_up(connection: sqlite3.Connection) -> list[Stored[R]]:
-            kept = self._kept.of(connection)
-            found: list[Stored[R]] | None = kept.get((table.name, keys))
-            if found is None:
-                rows = connection.execute(table.select + _POINT, keys).fetchall()
-                found = kept[table.name, keys] = [table.stored(row, self._link.path is None) for row in rows]
-            return list(found)
-
-        return self.run("reading", look_up)
+        in_memory = self._link.path is None
+        return self.look_up(table.select + _POINT, (problem_key, target_key), lambda row: table.stored(row, in_memory))
 
     def _store(self, table: RecordTable[R], batch: Sequence[_Belonging[R]]) -> None:
         for one in batch:
