@@ -1,12 +1,18 @@
-"""Named migrations, in order. Each runs in one transaction together with its record and the schema version."""
+"""Named migrations, in order. Each runs in one transaction together with its record and the schema version.
+
+Before a file with records is migrated, a copy of it is made beside it and kept.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import sqlite3
 import time
+from pathlib import Path
 
 from hipfind.perfdb import schema
+from hipfind.perfdb.copies import copy_whole, free_name
 from hipfind.perfdb.faults import DbFault, Fault
 
 
@@ -59,16 +65,19 @@ def pending(connection: sqlite3.Connection, path: str) -> tuple[Migration, ...]:
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> tuple[str, ...]:
-    """Apply what is pending; returns the names. Safe when several processes open a new file at once."""
+    """Apply what is pending; returns the names. Safe when several processes open a new file at once.
+
+    ``path`` "" is a DB in memory. Raises DbFault where the copy cannot be made; the file stays as it is then.
+    """
     applied: list[str] = []
     while pending(connection, path):
-        name = _apply_next(connection, path)
+        name = _apply_next(connection, path, is_first=not applied)
         if name:
             applied.append(name)
     return tuple(applied)
 
 
-def _apply_next(connection: sqlite3.Connection, path: str) -> str:
+def _apply_next(connection: sqlite3.Connection, path: str, is_first: bool) -> str:
     """Apply the first pending migration; "" when another process was faster."""
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -76,6 +85,8 @@ def _apply_next(connection: sqlite3.Connection, path: str) -> str:
         if not waiting:
             return ""
         version = len(MIGRATIONS) - len(waiting) + 1
+        if is_first and path and version > 1:
+            _keep_a_copy(path, version - 1)
         for statement in (schema.MIGRATIONS_TABLE, *waiting[0].statements):
             connection.execute(statement)
         connection.execute("INSERT INTO migrations VALUES (?, ?, ?)", (version, waiting[0].name, time.time()))
@@ -86,3 +97,10 @@ def _apply_next(connection: sqlite3.Connection, path: str) -> str:
     finally:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
+
+
+def _keep_a_copy(path: str, version: int) -> None:
+    """Copy the file beside it, under the migration's write lock: so only one of several processes does."""
+    file = Path(path).resolve()
+    with contextlib.closing(sqlite3.connect(f"{file.as_uri()}?mode=rw", uri=True, isolation_level=None)) as reader:
+        copy_whole(reader, free_name(file, f"schema{version}"), "keeping a copy before its migration")

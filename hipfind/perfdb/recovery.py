@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from hipfind.perfdb.connect import pause
+from hipfind.perfdb.copies import free_name
 from hipfind.perfdb.faults import DbFault, Fault, db_fault, fault_of
 
 _SIBLINGS = ("-wal", "-shm", "-journal", "")
@@ -28,7 +29,7 @@ def set_aside(path: Path) -> Path | None:
         with _directory_lock(real.parent):
             if not real.exists() or not is_damaged(real):
                 return None
-            aside = _free_name(real)
+            aside = free_name(real, "corrupt")
             for suffix in _SIBLINGS:
                 with contextlib.suppress(FileNotFoundError):
                     os.rename(f"{real}{suffix}", f"{aside}{suffix}")
@@ -48,16 +49,6 @@ def is_damaged(path: Path) -> bool:
         raise
     finally:
         connection.close()
-
-
-def _free_name(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    aside = path.with_name(f"{path.name}.corrupt-{stamp}")
-    number = 1
-    while aside.exists():
-        number += 1
-        aside = path.with_name(f"{path.name}.corrupt-{stamp}-{number}")
-    return aside
 
 
 @contextlib.contextmanager

@@ -5,14 +5,10 @@ from __future__ import annotations
 import dataclasses
 import os
 import sqlite3
-import time
 from pathlib import Path
 
-from hipfind.errors import PerfDbError
-from hipfind.perfdb.faults import db_fault, printable
+from hipfind.perfdb.copies import copy_whole, free_name
 from hipfind.perfdb.store import PerfDb
-
-_PAGES = 4096
 
 
 def backup(db: PerfDb, to: str | os.PathLike[str] | None = None) -> Path:
@@ -21,56 +17,9 @@ def backup(db: PerfDb, to: str | os.PathLike[str] | None = None) -> Path:
     ``to`` None: ``<file>.backup-<UTC time>`` beside it. The copy is checked, and written to the disk before its name
     appears. Raises PerfDbError where there is such a file already, DbFault where it cannot be written.
     """
-    target = _free_name(Path(db.path)) if to is None else Path(to).absolute()
-    if os.path.lexists(target):
-        raise PerfDbError("a backup never overwrites a file", got=printable(target), remedy="give another name")
-    part = target.with_name(f"{target.name}.part-{os.getpid()}")
-    try:
-        os.close(os.open(part, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600))
-        db.run("making a backup", lambda connection: _copy(connection, part))
-        _name(part, target)
-    except OSError as error:
-        raise db_fault(error, str(target), "making a backup") from error
-    finally:
-        part.unlink(missing_ok=True)
+    target = free_name(Path(db.path), "backup") if to is None else Path(to).absolute()
+    db.run("making a backup", lambda connection: copy_whole(connection, target, "making a backup"))
     return target
-
-
-def _name(part: Path, target: Path) -> None:
-    """Give the finished copy its name; a link fails where another process has made one meanwhile, a rename replaces."""
-    try:
-        os.link(part, target)
-    except FileExistsError as error:
-        raise PerfDbError("a backup never overwrites a file", got=printable(target)) from error
-    except OSError:  # a file system without hard links
-        os.rename(part, target)
-
-
-def _free_name(path: Path) -> Path:
-    stamp = time.strftime("%Y%m%dT%H%M%S", time.gmtime())
-    name = path.with_name(f"{path.name}.backup-{stamp}")
-    number = 1
-    while os.path.lexists(name):
-        number += 1
-        name = path.with_name(f"{path.name}.backup-{stamp}-{number}")
-    return name
-
-
-def _copy(connection: sqlite3.Connection, part: Path) -> None:
-    copy = sqlite3.connect(part)
-    try:
-        connection.backup(copy, pages=_PAGES)
-        copy.execute("PRAGMA journal_mode = DELETE").fetchone()  # one file, with no log beside it
-        result = copy.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if result != "ok":
-            raise PerfDbError("the copy is damaged, so the file is", got=result, remedy="`hipfind db check` says how")
-    finally:
-        copy.close()
-    handle = os.open(part, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def compact(db: PerfDb) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import sqlite3
 import threading
@@ -63,6 +64,72 @@ def test_every_earlier_version_is_migrated(tmp_path: pathlib.Path, version: int)
         db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record()])
         assert len(db.find_records("problem", TARGET.key)) == 1
     assert _pragmas(path)[1] == len(MIGRATIONS)
+
+
+def _copies(directory: pathlib.Path) -> list[pathlib.Path]:
+    return sorted(one for one in directory.iterdir() if ".schema" in one.name)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS)))
+@pytest.mark.parametrize("journal", ["wal", "delete"])
+def test_a_file_is_copied_before_it_is_migrated(tmp_path: pathlib.Path, version: int, journal: str) -> None:
+    path, link = tmp_path / "old.db", tmp_path / "elsewhere" / "link.db"
+    build_version(path, version)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA journal_mode = {journal}")
+    connection.execute("INSERT INTO environments VALUES (7, 'f', '{}', 1.0)")
+    connection.commit()
+    before = list(connection.iterdump())
+    connection.close()
+    link.parent.mkdir()
+    link.symlink_to(path)
+    start = threading.Barrier(4)
+
+    def open_it() -> None:
+        start.wait()
+        PerfDb.open(link).close()
+
+    threads = [threading.Thread(target=open_it) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    (copy,) = _copies(tmp_path)
+    assert copy.name.startswith(f"old.db.schema{version}-2")
+    connection = sqlite3.connect(copy)
+    assert list(connection.iterdump()) == before
+    connection.close()
+    assert _pragmas(path)[1] == len(MIGRATIONS)
+    with PerfDb.open(path) as db:
+        assert db.read("SELECT id FROM environments") == [(7,)]
+
+
+def test_a_new_file_and_a_current_one_are_not_copied(tmp_path: pathlib.Path) -> None:
+    PerfDb.open(tmp_path / "new.db").close()
+    PerfDb.open(tmp_path / "new.db").close()
+    assert _copies(tmp_path) == []
+
+
+def test_without_room_for_the_copy_a_file_stays_as_it_is(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "old.db"
+    build_version(path, 1)
+    before = path.read_bytes()
+
+    def refuse(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", refuse)
+        with pytest.raises(DbFault, match="keeping a copy before its migration: No space left") as caught:
+            PerfDb.open(path)
+    assert caught.value.fault is Fault.FULL
+    assert _copies(tmp_path) == []
+    assert _pragmas(path)[1] == 1
+    assert path.read_bytes()[100:] == before[100:]
+    PerfDb.open(path).close()
+    assert len(_copies(tmp_path)) == 1
 
 
 def test_an_earlier_version_that_cannot_be_written_is_refused_by_name(tmp_path: pathlib.Path) -> None:
