@@ -13,7 +13,7 @@ from hipfind.perfdb import migrations, schema
 from hipfind.perfdb.faults import DbFault, Fault
 from hipfind.perfdb.migrations import MIGRATIONS, Migration, migrate, pending, schema_version
 from hipfind.perfdb.store import PerfDb
-from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, build_version, find_record
+from tests.helpers.perfdb import ENVIRONMENT, OLD, TARGET, FakeProblem, build_version, find_record, perf_record
 
 
 def _pragmas(path: pathlib.Path) -> tuple[int, int]:
@@ -64,6 +64,23 @@ def test_every_earlier_version_is_migrated(tmp_path: pathlib.Path, version: int)
         db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record()])
         assert len(db.find_records("problem", TARGET.key)) == 1
     assert _pragmas(path)[1] == len(MIGRATIONS)
+
+
+@pytest.mark.parametrize("version", range(1, len(MIGRATIONS) + 1))
+def test_a_kept_file_of_every_schema_is_opened_with_its_records(tmp_path: pathlib.Path, version: int) -> None:
+    """``schemas/<n>.sql`` is a file as the release with that schema left it; a new schema needs a new one."""
+    path = tmp_path / "old.db"
+    connection = sqlite3.connect(path, isolation_level=None)
+    connection.executescript((pathlib.Path(__file__).parent / "schemas" / f"{version}.sql").read_text())
+    connection.close()
+    with PerfDb.open(path) as db:
+        assert [one.record for one in db.find_records("old", TARGET.key)] == [OLD]
+        assert [one.record for one in db.perf_records("old", TARGET.key)] == [perf_record()]
+        assert db.environments() == {ENVIRONMENT.fingerprint: ENVIRONMENT}
+        assert [name for (name,) in db.read("SELECT name FROM migrations ORDER BY id")] == [m.name for m in MIGRATIONS]
+        with PerfDb.open(tmp_path / "new.db") as new:
+            schema_of = "SELECT type, name, sql FROM sqlite_master ORDER BY type, name"
+            assert db.read(schema_of) == new.read(schema_of)
 
 
 def _copies(directory: pathlib.Path) -> list[pathlib.Path]:
