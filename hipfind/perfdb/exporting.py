@@ -35,19 +35,16 @@ def export_lines(db: PerfDb, out: TextIO, kinds: Sequence[str], device: str = ""
 def export_csv(db: PerfDb, out: TextIO, kind: str, device: str = "") -> int:
     """Write records of one kind as CSV, a heading first; returns their number."""
     writer = csv.writer(out, lineterminator="\n")
-    count = 0
+    heading: list[str] = []
 
-    def write(connection: sqlite3.Connection) -> None:
-        nonlocal count
-        for row in connection.execute(_sql(kind), (device,)):
-            flat = _flat(lines.to_dict(kind, row))
-            if not count:
-                writer.writerow(flat)
-            writer.writerow(flat.values())
-            count += 1
+    def take(row: Row) -> None:
+        flat = _flat(lines.to_dict(kind, row))
+        if not heading:
+            heading.extend(flat)
+            writer.writerow(heading)
+        writer.writerow(flat.values())
 
-    db.run("exporting", write)
-    return count
+    return _each(db, _sql(kind), (device,), take)
 
 
 def _sql(kind: str) -> str:
@@ -55,16 +52,33 @@ def _sql(kind: str) -> str:
 
 
 def _write(db: PerfDb, out: TextIO, sql: str, parameters: Sequence[Any], encode: Callable[[Row], str]) -> int:
-    """Write rows as they are read, so that a file of any size takes the same memory; returns their number."""
-    count = 0
+    def take(row: Row) -> None:
+        out.write(encode(row) + "\n")
 
-    def write(connection: sqlite3.Connection) -> None:
+    return _each(db, sql, parameters, take)
+
+
+def _each(db: PerfDb, sql: str, parameters: Sequence[Any], take: Callable[[Row], None]) -> int:
+    """Give rows to ``take`` as they are read, so that a file of any size takes the same memory; returns their number.
+
+    An OSError of ``take`` is the output's, not the DB's: it leaves as it is.
+    """
+    count = 0
+    failed: list[OSError] = []
+
+    def read(connection: sqlite3.Connection) -> None:
         nonlocal count
         for row in connection.execute(sql, parameters):
-            out.write(encode(row) + "\n")
+            try:
+                take(row)
+            except OSError as error:
+                failed.append(error)
+                return
             count += 1
 
-    db.run("exporting", write)
+    db.run("exporting", read)
+    if failed:
+        raise failed[0]
     return count
 
 

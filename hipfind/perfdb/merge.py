@@ -70,18 +70,18 @@ def merge(into: PerfDb, source: PerfDb, origin: str = "") -> MergeReport:
     if _is_same(into.path, source.path):
         raise PerfDbError("a perf DB cannot be merged into itself", got=name)
     mode = "ro&immutable=1" if source.is_immutable else "ro"
-    uri = f"{Path(source.path).as_uri()}?mode={mode}"
-    return into.run(f"merging {name}", lambda connection: _attached(connection, uri, name))
+    where = f"{Path(source.path).as_uri()}?mode={mode}" if into.path else source.path  # a DB in memory takes no URIs
+    return into.run(f"merging {name}", lambda connection: _attached(connection, where, name))
 
 
 def _is_same(one: str, other: str) -> bool:
     return bool(one) and Path(one).resolve() == Path(other).resolve()
 
 
-def _attached(connection: sqlite3.Connection, uri: str, origin: str) -> MergeReport:
+def _attached(connection: sqlite3.Connection, where: str, origin: str) -> MergeReport:
     """Owners of records first, in a transaction of their own: without records they say nothing, and others may write
     in between."""
-    connection.execute("ATTACH ? AS source", (uri,))
+    connection.execute("ATTACH ? AS source", (where,))
     try:
         connection.execute(f"PRAGMA main.cache_size = -{_CACHE_KIB}")
         transaction(connection, _merge_all_owners, BUSY_WAIT_S)
@@ -160,29 +160,29 @@ def _same_record(kind: str) -> str:
     return "m.problem = np.new AND m.target = nt.new AND m.environment = ne.new AND m.solver_id = s.solver_id"
 
 
+def _contents(kind: str, schema: str, record: str) -> str:
+    """What two records are compared by: when they were made first, then all the rest, so that any order of merging
+    ends in the same."""
+    if kind == "reference":
+        made = f"(SELECT imported_at FROM {schema}.reference_sources o WHERE o.id = {record}.source)"
+        return f"{made}, {record}.value"
+    columns = (one for one in lines.RECORD_TABLES[kind].columns if one != "solver_id")
+    compared = (f"coalesce({record}.{one}, -1)" if one == "time_ms" else f"{record}.{one}" for one in columns)
+    return ", ".join((f"{record}.created_at", *compared))
+
+
 def _settle_conflicts(connection: sqlite3.Connection, kind: str, origin: str) -> list[Conflict]:
     """Put the older one of each differing pair into ``superseded``; delete ours where the other one is newer."""
     table = _table(kind)
-    if kind == "reference":
-        data, key, new = (
-            ["value"],
-            _REFERENCE_KEY,
-            (
-                "(SELECT imported_at FROM source.reference_sources o WHERE o.id = s.source) > "
-                "(SELECT imported_at FROM main.reference_sources o WHERE o.id = m.source)"
-            ),
-        )
-    else:
-        data = [one for one in (*lines.RECORD_TABLES[kind].columns, "created_at") if one != "solver_id"]
-        key = _RECORD_KEY
-        new = "s.created_at > m.created_at"
-    theirs, ours = (", ".join(f"{one}.{column}" for column in data) for one in ("s", "m"))
+    key = _REFERENCE_KEY if kind == "reference" else _RECORD_KEY
+    theirs, ours = _contents(kind, "source", "s"), _contents(kind, "main", "m")
+    what_differs = ("s.value", "m.value") if kind == "reference" else (theirs, ours)
     ids = [f"{one}.{column}" for one in ("s", "m") for column in key]
     connection.execute("DROP TABLE IF EXISTS temp.conflicts")
     columns = ", ".join(f"{name} AS {name.replace('.', '_')}" for name in ids)
     connection.execute(
-        f"CREATE TEMP TABLE conflicts AS SELECT {columns}, {new} AS is_new {_joined(kind)} "
-        f"JOIN main.{table} m ON {_same_record(kind)} WHERE ({theirs}) IS NOT ({ours})"
+        f"CREATE TEMP TABLE conflicts AS SELECT {columns}, ({theirs}) > ({ours}) AS is_new {_joined(kind)} "
+        f"JOIN main.{table} m ON {_same_record(kind)} WHERE ({what_differs[0]}) IS NOT ({what_differs[1]})"
     )
     if not _count(connection, "temp.conflicts"):
         return []

@@ -334,3 +334,23 @@ def test_a_find_db_file_is_of_one_device(tmp_path: pathlib.Path) -> None:
         assert exported(db, exporting.export_references, "gfx90a") == TEXT
         lines = exported(db, exporting.export_lines, ("reference",), "gfx942").splitlines()
     assert {json.loads(line)["target"]["key"] for line in lines} == {"amd:gfx942:304"}
+
+
+def test_an_output_that_fails_is_not_the_dbs_fault(tmp_path: pathlib.Path) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise BrokenPipeError("gone")
+
+    with PerfDb.open(tmp_path / "a.db") as db:
+        db.store_find(FakeProblem(), TARGET, ENVIRONMENT, [find_record()])
+        for export in (exporting.export_csv, exporting.export_lines):
+            with pytest.raises(BrokenPipeError):
+                export(db, Full(), "find" if export is exporting.export_csv else ("find",))
+        assert len(db.find_records("problem", TARGET.key)) == 1
+
+
+def test_import_into_a_db_in_memory(tmp_path: pathlib.Path) -> None:
+    with PerfDb.in_memory() as db:
+        import_file(db, write(tmp_path, TEXT))
+        assert exported(db, exporting.export_references) == TEXT
+    assert [path.name for path in tmp_path.iterdir()] == [NAME]

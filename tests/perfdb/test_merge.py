@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import pathlib
 import sqlite3
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hipfind.errors import PerfDbError
 from hipfind.perfdb import store as store_module
@@ -96,6 +99,47 @@ def test_the_order_of_merging_does_not_matter(dbs: tuple[PerfDb, PerfDb], tmp_pa
             answers.append((times(db), db.read("SELECT content FROM superseded ORDER BY content")))
     assert answers[0] == answers[1]
     assert answers[0][0] == {"A": 2.0, "B": 3.0}
+
+
+_FOUND = st.lists(
+    st.tuples(
+        st.sampled_from("pq"), st.sampled_from("AB"), st.none() | st.floats(0, 9), st.sampled_from([1000.0, 2000.0])
+    ),
+    max_size=6,
+)
+
+
+@settings(max_examples=30)
+@given(st.lists(_FOUND, min_size=2, max_size=3))
+def test_any_files_in_any_order_end_in_the_same_and_lose_nothing(
+    tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[str, str, float | None, float]]]
+) -> None:
+    folder = tmp_path_factory.mktemp("merge")
+    with contextlib.ExitStack() as stack:
+        sources = [stack.enter_context(PerfDb.open(folder / f"{number}.db")) for number in range(len(files))]
+        for db, found in zip(sources, files, strict=True):
+            for key, solver, time_ms, now in found:
+                with pytest.MonkeyPatch.context() as patch:
+                    patch.setattr(store_module.time, "time", lambda now=now: now)
+                    db.store_find(FakeProblem(key), TARGET, ENVIRONMENT, [find_record(solver, time_ms)])
+        answers = []
+        for name, order in (("a", sources), ("b", sources[::-1])):
+            into = stack.enter_context(PerfDb.open(folder / f"{name}.db"))
+            for one in order:
+                merge(into, one)
+            answers.append(_all_records(into))
+        assert answers[0] == answers[1]
+        kept, superseded = answers[0]
+        assert kept | superseded == set().union(*(_all_records(one)[0] for one in sources))
+
+
+def _all_records(db: PerfDb) -> tuple[set[tuple[object, ...]], set[tuple[object, ...]]]:
+    sql = "SELECT p.key, r.solver_id, r.time_ms, r.created_at FROM find_records r JOIN problems p ON p.id = r.problem"
+    aside = [json.loads(line) for (line,) in db.read("SELECT content FROM superseded")]
+    return set(db.read(sql)), {
+        (one["problem"]["key"], one["record"]["solver_id"], one["record"]["time_ms"], one["created_at"])
+        for one in aside
+    }
 
 
 def test_the_file_with_the_newest_environment_is_first(dbs: tuple[PerfDb, PerfDb], tmp_path: pathlib.Path) -> None:
