@@ -64,13 +64,13 @@ def _print_import(report: ImportReport) -> None:
     click.echo(f"{report.path}: {report.records} records of {kind[report.kind]}{where}")
     _print_merge(report.merged)
     for reason, count in sorted(report.without_problem.items()):
-        click.echo(f"  {count} kept under MIOpen's key only: {reason}")
+        print_note(f"  {count} kept under MIOpen's key only: {reason}")
 
 
 def _print_merge(report: MergeReport) -> None:
     added, same = sum(report.added.values()), sum(report.same.values())
     older = len(report.conflicts) - report.replaced
-    click.echo(
+    print_note(
         f"  {added} new, {same} the same, {report.replaced} newer than ours and put in their place, "
         f"{older} older than ours and set aside"
     )

@@ -12,7 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from hipfind.perfdb.store import PerfDb
+from hipfind.problem.conv import ConvProblem
 from tests.cli.conftest import SMALL
+from tests.helpers.perfdb import ENVIRONMENT, NEWER_ENVIRONMENT, TARGET, find_record
 from tests.helpers.process import clean_environment, run_python
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -81,3 +84,40 @@ def test_pipes_get_plain_text_even_where_colour_is_common(tmp_path: Path, argume
     assert done.stderr == ""
     assert "\x1b" not in done.stdout
     assert done.stdout.strip()
+
+
+@pytest.fixture(scope="module")
+def db_files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two perf DBs, A and B, of the problem KEY, and a file of MIOpen's, TEXT, which A has imported."""
+    folder = tmp_path_factory.mktemp("db")
+    problem = ConvProblem.create("bwd", (9500, 64, 28, 28), (1280, 32, 14, 14), stride=14, groups=2, dtype="bf16")
+    paths = folder / "a.db", folder / "b.db"
+    for path, time_ms in zip(paths, (1.25, 250.0), strict=True):
+        with PerfDb.open(path) as db:
+            for name, records in (
+                ("GemmBwdRest", [find_record("ConvDirectNaiveConvBwd", 999.0, outcome="lost")]),
+                ("B", []),
+            ):
+                environment = ENVIRONMENT if records else NEWER_ENVIRONMENT
+                db.store_find(problem, TARGET, environment, [find_record(name, time_ms), *records])
+    text = folder / "gfx942130.HIP.fdb.txt"
+    text.write_text(f"{problem.miopen_key()}=ConvAsmImplicitGemmGTCDynamicBwdXdlopsNHWC:0.5,0,miopenAlgo\n")
+    shown = on_terminals(folder, ("db", "import", str(text), "--db", str(paths[0])), 80)
+    assert "reading gfx942130" in ANSI.sub("", shown["stderr"])
+    return {"A": paths[0], "B": paths[1], "TEXT": text, "KEY": Path(problem.key())}
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["list", "stats", "query", "query --reference", "diff A B", "merge B", "import TEXT", "show KEY"],
+)
+def test_tables_of_the_perf_db_fit_the_terminal(tmp_path: Path, db_files: dict[str, Path], command: str) -> None:
+    path = tmp_path / "mine.db"
+    path.write_bytes(db_files["A"].read_bytes())
+    where = () if command.startswith("diff") else ("--db", str(path))
+    words = [str(db_files.get(word, word)) for word in command.split()]
+    shown = on_terminals(tmp_path, ("db", *words, *where), 80)
+    lines = [line.rstrip() for line in ANSI.sub("", shown["stdout"]).splitlines()]
+    assert len(lines) > 1
+    names = ("problem ", "MIOpen", str(db_files["TEXT"]), str(db_files["B"]))  # keys and paths are not cut
+    assert [line for line in lines if len(line) > 80 and not line.startswith(names)] == []
