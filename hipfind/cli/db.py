@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import time
 from collections.abc import Sequence
@@ -12,9 +11,10 @@ import click
 
 from hipfind.cli import text
 from hipfind.cli.db_browse import browse
+from hipfind.cli.db_check import check
 from hipfind.cli.db_exchange import export, import_, merge_
 from hipfind.cli.db_kernels import cache_facts, cache_line, prune_kernels
-from hipfind.cli.db_open import age, of_device_option, reads_db
+from hipfind.cli.db_open import age, environments_here, of_device_option, reads_db
 from hipfind.cli.db_query import diff, query, stats_
 from hipfind.cli.db_upkeep import backup_, compact_, prune
 from hipfind.cli.miopen_records import print_references
@@ -22,9 +22,7 @@ from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
 from hipfind.cli.rows import print_rows, row_options
 from hipfind.cli.table import Column, print_table
-from hipfind.device.devices import get_device, list_devices
-from hipfind.errors import DeviceError, PerfDbError
-from hipfind.perfdb.fingerprint import environment_of
+from hipfind.errors import PerfDbError
 from hipfind.perfdb.queries import Filter, ProblemRecords, Winner, list_winners, problem_records
 from hipfind.perfdb.records import StoredFind
 from hipfind.perfdb.references import Reference, references, references_under
@@ -52,7 +50,6 @@ _RECORDS = (
     Column("Age", right=True, leave_out=1),
     Column("Detail", wraps=True),
 )
-_MEASURED_VENDORS = "SELECT DISTINCT vendor FROM targets t WHERE t.id IN (SELECT target FROM find_records)"
 _TRUST = {True: "trusted", False: "stale", None: "other device"}
 
 
@@ -61,7 +58,7 @@ def db() -> None:
     """Look into the perf DB, and take it elsewhere: what was found, when, and whether it still counts."""
 
 
-for command in (import_, export, merge_, diff, query, stats_, prune, backup_, compact_, browse, prune_kernels):
+for command in (import_, export, merge_, diff, query, stats_, prune, backup_, compact_, check, browse, prune_kernels):
     db.add_command(command)
 
 
@@ -120,22 +117,10 @@ def list_(
     is not used, "other device" when it was found on a device that is not here.
     """
     wanted = Filter(solver, direction or "", dtype or "", device)
-    winners = list_winners(db, wanted, _environments_here(db), limit)
+    winners = list_winners(db, wanted, environments_here(db), limit)
     now = time.time()
     data = [{**dataclasses.asdict(one), "age_s": max(0.0, now - one.created_at)} for one in winners]
     print_rows(form, data, _WINNERS, [_winner_row(one, now) for one in winners])
-
-
-def _environments_here(db: PerfDb) -> dict[str, str]:
-    """Present environment's fingerprint by target key, of the devices here; GPUs are opened only where it matters."""
-    vendors = {vendor for (vendor,) in db.read(_MEASURED_VENDORS)}
-    names = [one.name for one in list_devices() if one.available] if vendors - {"host"} else ["host"]
-    here: dict[str, str] = {}
-    for name in names:
-        with contextlib.suppress(DeviceError):
-            device = get_device(name)
-            here[device.target.key] = environment_of(device.environment()).fingerprint
-    return here
 
 
 def _winner_row(one: Winner, now: float) -> list[str]:

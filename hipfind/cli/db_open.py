@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Callable
 from typing import Any
 
 import click
 
+from hipfind.device.devices import get_device, list_devices
+from hipfind.errors import DeviceError
 from hipfind.perfdb.faults import DbFault, Fault
+from hipfind.perfdb.fingerprint import environment_of
 from hipfind.perfdb.store import PerfDb
 
 AnyFunction = Callable[..., Any]
 
 DAY_S = 86400.0
+_MEASURED_VENDORS = "SELECT DISTINCT vendor FROM targets t WHERE t.id IN (SELECT target FROM find_records)"
 _AGES = ((DAY_S, "d"), (3600.0, "h"), (60.0, "min"))
 
 path_option = click.option("--db", "path", metavar="PATH", help="Perf DB file.  [default: HIPFIND_USER_DB_PATH]")
@@ -69,3 +74,15 @@ def age(seconds: float) -> str:
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
     return f"{max(seconds, 0.0):.0f} s"
+
+
+def environments_here(db: PerfDb) -> dict[str, str]:
+    """Present environment's fingerprint by target key, of the devices here; GPUs are opened only where it matters."""
+    vendors = {vendor for (vendor,) in db.read(_MEASURED_VENDORS)}
+    names = [one.name for one in list_devices() if one.available] if vendors - {"host"} else ["host"]
+    here: dict[str, str] = {}
+    for name in names:
+        with contextlib.suppress(DeviceError):
+            device = get_device(name)
+            here[device.target.key] = environment_of(device.environment()).fingerprint
+    return here

@@ -80,6 +80,7 @@ class Link:
         """Read-only. In a directory that may not be written, sqlite reads a WAL file only as an immutable one."""
         if not path.exists():
             raise DbFault(Fault.MISSING, self.name)
+        _check_readable(path)
         self.immutable = False
         try:  # "rw" also where nothing is written: who leaves last then clears the log files away
             return self._open_checked(path, "rw")
@@ -171,15 +172,33 @@ def pause(attempt: int, end: float) -> None:
 def _prepare_place(path: Path) -> None:
     """Make the directory (for this user only); refuse what sqlite would fail on only when it writes."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    check_place(path)
+
+
+def check_place(path: Path) -> None:
+    """Raises DbFault where there cannot be a file that may be written, and says whose fault that is."""
     if path.exists():
-        if not stat.S_ISREG(path.stat().st_mode):
-            raise DbFault(Fault.BAD_PATH, str(path), "it is not a regular file")
-        if not os.access(path, os.R_OK):
-            raise DbFault(Fault.DENIED, str(path), "it may not be read")
+        _check_readable(path)
         if not os.access(path, os.W_OK):
-            raise DbFault(Fault.READ_ONLY, str(path), "the file may not be written")
-    if not os.access(path.resolve().parent, os.W_OK | os.X_OK):
-        raise DbFault(Fault.READ_ONLY, str(path), "its directory may not be written")
+            raise DbFault(Fault.READ_ONLY, str(path), f"the file may not be written{whose(path)}")
+    directory = path.resolve().parent
+    if not os.access(directory, os.W_OK | os.X_OK):
+        raise DbFault(Fault.READ_ONLY, str(path), f"its directory may not be written{whose(directory)}")
+
+
+def _check_readable(path: Path) -> None:
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise DbFault(Fault.BAD_PATH, str(path), "it is not a regular file")
+    if not os.access(path, os.R_OK):
+        raise DbFault(Fault.DENIED, str(path), f"it may not be read{whose(path)}")
+
+
+def whose(path: Path) -> str:
+    """Who owns it, where that is somebody else."""
+    owner = path.stat().st_uid
+    if os.name != "posix" or owner == os.geteuid():
+        return ""
+    return f"; it belongs to user {owner}, this is user {os.geteuid()}"
 
 
 def _set_up(connection: sqlite3.Connection, path: Path | None, wait_s: float) -> None:

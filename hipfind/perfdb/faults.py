@@ -61,6 +61,7 @@ _BY_CODE = {
     15: Fault.LOCKED,  # SQLITE_PROTOCOL
     26: Fault.CORRUPT,  # SQLITE_NOTADB
 }
+_SHM_SIZE = 10 | 19 << 8  # SQLITE_IOERR_SHMSIZE: no room for the log's index, without which a WAL file is not read
 _BY_MESSAGE = (
     ("access permission denied", 3),
     ("database is locked", 5),
@@ -109,7 +110,7 @@ def fault_of(error: sqlite3.Error | OSError) -> Fault:
     code: int | None = getattr(error, "sqlite_errorcode", None)
     if code is None:
         code = next((number for text, number in _BY_MESSAGE if str(error).startswith(text)), 0)
-    return _BY_CODE.get(code & 0xFF, Fault.OTHER)
+    return Fault.FULL if code == _SHM_SIZE else _BY_CODE.get(code & 0xFF, Fault.OTHER)
 
 
 def db_fault(error: sqlite3.Error | OSError, path: str, doing: str) -> DbFault:

@@ -43,7 +43,7 @@ def schema_version(connection: sqlite3.Connection, path: str) -> int:
         try:
             application, version, has_tables = _identify(connection)
         finally:
-            connection.execute("ROLLBACK")
+            _roll_back(connection)
     if application != schema.APPLICATION_ID and (application or version or has_tables):
         raise DbFault(Fault.FOREIGN, path, f"its application id is {application}")
     if version > len(MIGRATIONS):
@@ -95,8 +95,13 @@ def _apply_next(connection: sqlite3.Connection, path: str, is_first: bool) -> st
         connection.execute("COMMIT")
         return waiting[0].name
     finally:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
+        _roll_back(connection)
+
+
+def _roll_back(connection: sqlite3.Connection) -> None:
+    """End the transaction, if an error has not done so: that must not be hidden by another error."""
+    if connection.in_transaction:
+        connection.execute("ROLLBACK")
 
 
 def _keep_a_copy(path: str, version: int) -> None:

@@ -44,7 +44,7 @@ def full_db(db_path: Path) -> Path:
 def here(monkeypatch: pytest.MonkeyPatch) -> None:
     """This machine has TARGET, in ENVIRONMENT."""
     present = {TARGET.key: ENVIRONMENT.fingerprint}
-    monkeypatch.setattr(db_command, "_environments_here", lambda db: present)
+    monkeypatch.setattr(db_command, "environments_here", lambda db: present)
 
 
 def _listed(cli: Cli, *arguments: str) -> list[tuple[str, str, str]]:
@@ -67,7 +67,7 @@ def test_a_winner_of_the_present_environment_comes_before_a_newer_one(
     shown = {}
     for name, present in (("present", ENVIRONMENT.fingerprint), ("changed", "0" * 16), ("none", "")):
         environments = {TARGET.key: present} if present else {}
-        monkeypatch.setattr(db_command, "_environments_here", lambda db, environments=environments: environments)
+        monkeypatch.setattr(db_command, "environments_here", lambda db, environments=environments: environments)
         rows = json.loads(cli("db", "list", "--json", "--direction", "bwd", "--device", TARGET.key).stdout)
         shown[name] = [(one["solver_id"], one["trusted"]) for one in rows]
     assert shown == {

@@ -62,7 +62,13 @@ def test_sqlite_errors_are_known_by_their_text(message: str, fault: Fault) -> No
 
 @pytest.mark.parametrize(
     ("code", "fault"),
-    [(5 | 2 << 8, Fault.LOCKED), (8 | 4 << 8, Fault.READ_ONLY), (10 | 13 << 8, Fault.IO_ERROR), (1, Fault.OTHER)],
+    [
+        (5 | 2 << 8, Fault.LOCKED),
+        (8 | 4 << 8, Fault.READ_ONLY),
+        (10 | 13 << 8, Fault.IO_ERROR),
+        (10 | 19 << 8, Fault.FULL),
+        (1, Fault.OTHER),
+    ],
 )
 def test_sqlite_errors_are_known_by_their_code_first(code: int, fault: Fault) -> None:
     error = sqlite3.OperationalError("file is not a database")
