@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+import operator
+import sqlite3
 from collections.abc import Sequence
 from typing import Any
 
@@ -103,12 +106,7 @@ class _Sums:
 
 def stats(db: PerfDb, device: str = "") -> Stats:
     """Figures of the file; ``device``: only of this target key, architecture or vendor ("": all)."""
-    sums: dict[tuple[str, str], _Sums] = {}
-    races: dict[tuple[int, int], list[Row]] = {}
-    for row in db.read(_RACES, (WON, WON, WON, device)):
-        races.setdefault(row[:2], []).append(row[2:])
-    for race in races.values():
-        _add(sums, race)
+    sums = db.run("reading", lambda connection: _sum(connection, device))
     solvers = [_solver_stats(solver, target, one) for (target, solver), one in sums.items()]
     solvers.sort(key=lambda one: (one.device, -one.wins, one.solver_id))
     return Stats(
@@ -116,6 +114,15 @@ def stats(db: PerfDb, device: str = "") -> Stats:
         tuple(EnvironmentStats(*row) for row in db.read(_ENVIRONMENTS)),
         tuple(ReferenceStats(*row) for row in db.read(_REFERENCES)),
     )
+
+
+def _sum(connection: sqlite3.Connection, device: str) -> dict[tuple[str, str], _Sums]:
+    """Sums by device and solver, from rows that are read one race at a time."""
+    sums: dict[tuple[str, str], _Sums] = {}
+    rows = connection.execute(_RACES, (WON, WON, WON, device))
+    for _, race in itertools.groupby(rows, key=operator.itemgetter(0, 1)):
+        _add(sums, [row[2:] for row in race])
+    return sums
 
 
 def _add(sums: dict[tuple[str, str], _Sums], race: Sequence[Row]) -> None:
