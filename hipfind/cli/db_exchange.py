@@ -20,7 +20,7 @@ from hipfind.cli.output import print_json
 from hipfind.cli.progress import file_progress
 from hipfind.cli.table import Column, print_note, print_table
 from hipfind.errors import PerfDbError, UnknownSolverError
-from hipfind.perfdb.exporting import export_csv, export_find_db, export_lines, export_references
+from hipfind.perfdb.exporting import export_csv, export_find_db, export_lines, export_references, export_superseded
 from hipfind.perfdb.importing import ImportReport, import_file
 from hipfind.perfdb.merge import Conflict, MergeReport, merge, newest_first
 from hipfind.perfdb.store import PerfDb
@@ -80,18 +80,22 @@ def _print_merge(report: MergeReport) -> None:
 @click.argument("file", metavar="[FILE]", required=False, type=click.Path())
 @click.option("--format", "form", type=click.Choice(("jsonl", "csv", "find-db")), default="jsonl", show_default=True,
               help="Lines of JSON (all there is, can be imported again), CSV, or MIOpen's find-db text.")  # fmt: skip
-@click.option("--records", type=click.Choice(("own", "reference")), default="own", show_default=True,
-              help="Our own records, or those that were imported from MIOpen.")  # fmt: skip
+@click.option("--records", type=click.Choice(("own", "reference", "superseded")), default="own", show_default=True,
+              help="Our own records, those imported from MIOpen, or those that a merge replaced.")  # fmt: skip
 @of_device_option
 @reads_db
 def export(db: PerfDb, file: str | None, form: str, records: str, device: str) -> None:
     """Write records to FILE, or to stdout: the same records give the same bytes.
 
     JSON lines have find and perf records, CSV and find-db text the find records. Find-db text is of one device;
-    MIOpen's own lines come out as they went in.
+    MIOpen's own lines come out as they went in. What merges replaced may be several versions of one record.
     """
+    if records == "superseded" and (form != "jsonl" or device):
+        raise click.UsageError("superseded records go out as lines of JSON, of all devices")
     with _output(file) as out:
-        if form == "find-db" and records == "reference":
+        if records == "superseded":
+            count = export_superseded(db, out)
+        elif form == "find-db" and records == "reference":
             count = export_references(db, out, device)
         elif form == "find-db":
             count = export_find_db(db, out, _algorithm_of, device)

@@ -32,6 +32,11 @@ def export_lines(db: PerfDb, out: TextIO, kinds: Sequence[str], device: str = ""
     return sum(_write(db, out, _sql(kind), (device,), functools.partial(lines.encode, kind)) for kind in kinds)
 
 
+def export_superseded(db: PerfDb, out: TextIO) -> int:
+    """Write the records that merges replaced as lines of JSON, each version of one that was; returns their number."""
+    return _write(db, out, "SELECT content FROM superseded ORDER BY content", (), operator.itemgetter(0))
+
+
 def export_csv(db: PerfDb, out: TextIO, kind: str, device: str = "") -> int:
     """Write records of one kind as CSV, a heading first; returns their number."""
     writer = csv.writer(out, lineterminator="\n")

@@ -114,6 +114,12 @@ def test_merge_shows_conflicts(cli: Cli, full_db: Path, tmp_path: Path) -> None:
     said = ok(cli, "merge", str(other))
     assert "1 newer than ours" in said
     assert PATCHES.key() in said and "0.7500" in said and "1.250" in said
+    old = tmp_path / "old.jsonl"
+    ok(cli, "export", "--records", "superseded", str(old))
+    ok(cli, "import", str(old), "--db", str(tmp_path / "old.db"))
+    (row,) = json.loads(ok(cli, "query", "--json", "--db", str(tmp_path / "old.db")))
+    assert (row["solver"], row["time_ms"]) == ("GemmBwdRest", 1.25)
+    assert "lines of JSON" in failed(cli, "export", "--records", "superseded", "--format", "csv", code=2)
     (report,) = json.loads(ok(cli, "merge", "--json", str(other)))
     assert report["conflicts"] == []
     assert "does not exist" in failed(cli, "merge", str(tmp_path / "missing.db"))
