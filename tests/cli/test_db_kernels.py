@@ -28,7 +28,7 @@ def test_info_shows_the_size_of_the_cache(cli: Cli, cache: Path) -> None:
     assert cli("find", *SMALL, cache_dir=str(cache)).exit_code == 0
     facts = json.loads(cli("db", "info", "--json", cache_dir=str(cache)).stdout)["kernel_cache"]
     assert facts["path"] == str(cache) and facts["error"] is None
-    assert facts["files"] == len(os.listdir(cache)) > 4
+    assert facts["files"] == len(os.listdir(cache)) >= 4
     assert facts["size_bytes"] == sum(one.stat().st_size for one in cache.iterdir())
     shown = cli("db", "info", cache_dir=str(cache)).stdout
     (line,) = [line for line in shown.splitlines() if line.startswith("kernel cache")]
