@@ -136,7 +136,7 @@ class PerfDb(ForkSafe):
         self.store_finds([Finds(problem, target, environment, records)])
 
     def store_finds(self, batch: Sequence[Finds]) -> None:
-        """Store the records of many problems in one transaction: hundreds of times the rate of one by one."""
+        """Store the records of many problems in one transaction, so that all of them cost one wait for the disk."""
         self._store(FIND_RECORDS, batch)
 
     def find_records(self, problem_key: str, target_key: str) -> list[StoredFind]:
