@@ -53,7 +53,7 @@ _RECORDS = (
 _TRUST = {True: "trusted", False: "stale", None: "other device"}
 
 
-@click.group("db")
+@click.group("db", no_args_is_help=False)
 def db() -> None:
     """Look into the perf DB, and take it elsewhere: what was found, when, and whether it still counts."""
 

@@ -17,7 +17,7 @@ from hipfind.problem.upsample import UpsampleProblem
 _DTYPES = ("fp32", "fp16", "bf16", "fp64")
 
 
-@click.group("upsample")
+@click.group("upsample", no_args_is_help=False)
 def upsample() -> None:
     """Find, rank or explain the solvers of the gradient of bilinear 2D resizing (upsample_bilinear2d_backward).
 

@@ -22,6 +22,8 @@ from hipfind.problem.tensor import TensorDescriptor
 
 HOST = "host"
 _MOST_KEPT = 32
+_MOST_WORK = 10_000
+"""Candidates that a search for a shared byte of two arrays may look at."""
 _outputs = OutputMemory()
 
 
@@ -45,11 +47,13 @@ _numpy_address = _numpy_address_reader()
 class ArraySlot:
     """A role's place in a plan's call: tells whether an array fits, and where it lies, in about a microsecond."""
 
-    __slots__ = ("_device", "_itemsize", "_known", "_make", "_tensor_types", "descriptor", "role")
+    __slots__ = ("_device", "_itemsize", "_known", "_make", "_tensor_types", "descriptor", "nbytes", "role")
 
     def __init__(self, descriptor: TensorDescriptor, device: str, role: str) -> None:
         self.descriptor = descriptor
         self.role = role
+        self.nbytes = descriptor.span_bytes
+        """From the first element's start to the last one's end."""
         self._device = device
         self._itemsize = descriptor.dtype.itemsize
         self._known: set[tuple[Any, ...]] = set()  # dtype, shape, strides (and device) that were found to fit
@@ -82,6 +86,19 @@ class ArraySlot:
         if ref.is_readonly:
             raise ArrayError(f"{self.role} is written and must not be read-only", got="a read-only array")
         return ref.address
+
+    def shares_elements(self, address: int, other: ArraySlot, other_address: int) -> bool:
+        """Whether arrays of these slots at these addresses have a byte in common; False where that is hard to say."""
+        views = []
+        for slot, start in ((self, address), (other, other_address)):
+            descriptor = slot.descriptor
+            memory = (ctypes.c_char * max(slot.nbytes, 1)).from_address(start)  # never read: only addresses count
+            strides = tuple(stride * slot._itemsize for stride in descriptor.strides)
+            views.append(np.ndarray(descriptor.lengths, f"V{slot._itemsize}", memory, strides=strides))
+        try:
+            return bool(np.shares_memory(*views, max_work=_MOST_WORK))
+        except np.exceptions.TooHardError:
+            return False
 
     def empty_like_kind(self, example: Any) -> Any:
         """A new array for this slot, of the example's kind."""

@@ -82,12 +82,25 @@ class Plan:
         if out is None:
             if not self._is_fresh_output:
                 raise ArrayError("with beta not 0 the output must be given", got="out=None", remedy="pass out=")
-            out = self._output.empty_like_kind(inputs[0])
-        addresses[self._output_place] = self._output.output_address(out, stream)
+            addresses[self._output_place] = self._output.output_address(
+                out := self._output.empty_like_kind(inputs[0]), stream
+            )
+        else:
+            addresses[self._output_place] = self._output.output_address(out, stream)
+            self._refuse_overlap(addresses)
         self._run(addresses, workspace, stream)
         if self._has_streams and is_outside_streams(out):
             self._device.synchronize(stream)
         return out
+
+    def _refuse_overlap(self, addresses: list[int]) -> None:
+        """Raise ArrayError where the output has an element of an input, which may be read after it was written."""
+        output, at = self._output, addresses[self._output_place]
+        for place, slot in self._inputs:
+            other = addresses[place]
+            if other < at + output.nbytes and at < other + slot.nbytes and slot.shares_elements(other, output, at):
+                what = f"{output.role} must not share elements with {slot.role}, which is read meanwhile"
+                raise ArrayError(what, got="arrays that overlap", remedy="give an output of its own")
 
     def _run(self, addresses: list[int], workspace: Any, stream: int) -> None:
         needed = self._invoker.workspace_bytes

@@ -69,6 +69,11 @@ def test_a_wrong_option(cli: Cli, db_path: Path, arguments: tuple[str, ...], nam
     _check(cli, db_path, arguments, named)
 
 
+@pytest.mark.parametrize("group", ["db", "upsample"])
+def test_a_group_alone(cli: Cli, db_path: Path, group: str) -> None:
+    _check(cli, db_path, (group,), "Missing command")
+
+
 def test_wrong_use_leaves_what_was_stored(cli: Cli, db_path: Path) -> None:
     assert cli("find", *SMALL, "-F", "1").exit_code == 0
     before = rows_in(db_path)

@@ -103,6 +103,31 @@ def test_a_plan_writes_into_out_and_returns_it() -> None:
     assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok
 
 
+def test_an_output_that_overlaps_an_input_is_refused() -> None:
+    problem = hf.ConvProblem.create("fwd", x=(2, 3, 6, 6), w=(3, 3, 3, 3), pad=1)
+    plan = hf.plan(problem)
+    memory = np.zeros(2 * problem.x.elements, np.float32)
+    x, w = memory[: problem.x.elements].reshape(2, 3, 6, 6), np.ones((3, 3, 3, 3), np.float32)
+    for shift in (0, 1, problem.x.elements - 1):
+        before = memory.copy()
+        out = memory[shift : shift + problem.y.elements].reshape(2, 3, 6, 6)
+        with pytest.raises(ArrayError, match="y must not share elements with x"):
+            plan(x, w, out=out)
+        assert np.array_equal(memory, before)
+    plan(x, w, out=memory[problem.x.elements :].reshape(2, 3, 6, 6))
+
+
+def test_an_output_between_an_inputs_elements_is_its_own() -> None:
+    """Two halves of the channels of one tensor: their spans overlap, their elements do not."""
+    both = np.random.default_rng(0).standard_normal((2, 6, 5, 5), np.float32)
+    x, y, w = both[:, :3], both[:, 3:], np.ones((3, 3, 1, 1), np.float32)
+    tensors = {"x_strides": (150, 25, 5, 1), "y_strides": (150, 25, 5, 1)}
+    problem = hf.ConvProblem.create("fwd", x=(2, 3, 5, 5), w=(3, 3, 1, 1), **tensors)
+    expected = x.astype(np.float64).sum(axis=1, keepdims=True).repeat(3, axis=1)
+    hf.plan(problem)(x, w, out=y)
+    assert np.allclose(y, expected, atol=1e-5)
+
+
 def test_beta_reads_the_output_and_needs_it() -> None:
     problem = hf.ConvProblem.create("fwd", **IM2COL, alpha=0.5, beta=2.0)
     arrays = make_arrays(problem, seed=3)
