@@ -88,6 +88,24 @@ class Settings:
     disable_user_db: bool = _setting(
         "HIPFIND_DISABLE_USER_DB", False, _flag, "1: keep results in memory only; no perf DB file is opened."
     )
+    system_db_path: str = _setting(
+        "HIPFIND_SYSTEM_DB_PATH",
+        "",
+        str,
+        "System perf DBs, read-only, under the user's: files, the first before the later ones, separated as in PATH.",
+    )
+    disable_system_db: bool = _setting(
+        "HIPFIND_DISABLE_SYSTEM_DB", False, _flag, "1: no system perf DB is read, neither named ones nor packaged ones."
+    )
+    disable_packaged_db: bool = _setting(
+        "HIPFIND_DISABLE_PACKAGED_DB", False, _flag, "1: the system perf DBs that come with hipfind are not read."
+    )
+    disable_nearest_target: bool = _setting(
+        "HIPFIND_DISABLE_NEAREST_TARGET",
+        False,
+        _flag,
+        "1: records of the same architecture with other compute units do not stand in where this device has none.",
+    )
     db_journal: str = _setting(
         "HIPFIND_DB_JOURNAL",
         "auto",

@@ -16,7 +16,7 @@ from hipfind.find import reference
 from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing, sort_candidates
 from hipfind.find.configs import solution_of, tuned_configs
-from hipfind.find.immediate import immediate
+from hipfind.find.immediate import answer
 from hipfind.find.modes import FindMode
 from hipfind.find.report import Candidate, Choice, FindReport, OnProgress, Outcome, Progress, Source
 from hipfind.find.search import search_all
@@ -96,7 +96,7 @@ def _find(
     if problem.is_empty:
         source = Source.TRIVIAL
     elif not missing or (mode.is_fast and any(record.is_usable for record in used.values())):
-        source = Source.USER_DB
+        source = _source_of(used)
     elif mode.is_fast and not tune:
         return _from_estimates(problem, session, mode, workspace_limit, standings, notes)
     else:
@@ -129,7 +129,8 @@ def _from_estimates(
     notes: tuple[str, ...],
 ) -> FindReport:
     """FAST mode without records: immediate mode's ranking, nothing runs."""
-    choices = immediate(problem, session, workspace_limit)
+    ranked = answer(problem, session, workspace_limit)
+    choices = ranked.choices
     candidates = tuple(
         Candidate(
             one.solver_id,
@@ -142,7 +143,15 @@ def _from_estimates(
         for one in standings
     )
     source = choices[0].source if choices else Source.WTI
+    notes += tuple(one for one in ranked.notes if one not in notes)
     return FindReport(problem, session.device.name, mode.name, source, choices, candidates, False, notes)
+
+
+def _source_of(used: Mapping[str, Known]) -> Source:
+    """Where the winner of a Find without measurements came from."""
+    usable = [one for one in used.values() if one.is_usable]
+    best = min(usable, key=lambda one: (not one.won, one.time_ms), default=None)
+    return best.source if best is not None else Source.USER_DB
 
 
 def _is_general(candidates: Sequence[Candidate]) -> bool:
@@ -288,7 +297,7 @@ def _candidates(
 def _from_record(one: Standing, record: Known) -> Candidate:
     return Candidate(
         one.solver_id, record.outcome, record.reason, record.time_ms, record.spread_ms, record.samples,
-        one.workspace_bytes, one.expected_ms, record.config, record.verified, Source.USER_DB,
+        one.workspace_bytes, one.expected_ms, record.config, record.verified, record.source,
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from hipfind.find.configs import tuned_configs
 from hipfind.find.reference import hints
 from hipfind.find.report import Choice, Explanation, Outcome, Source
 from hipfind.find.session import Answer, Session
-from hipfind.find.trust import Known, known_records
+from hipfind.find.trust import Known, known_records, nearest_records
 from hipfind.heuristics.ranking import Estimate, rank
 from hipfind.problem.base import Problem
 
@@ -24,7 +24,9 @@ def immediate(problem: Problem, session: Session, workspace_limit: int | None = 
 def answer(problem: Problem, session: Session, workspace_limit: int | None = None) -> Answer:
     """As ``immediate``, with notes on records that were not trusted. Kept in memory, so that a repeat costs little."""
     current = settings.current()
-    key = (problem, workspace_limit, current.find_only_solver, current.disable_solver)
+    key = (
+        problem, workspace_limit, current.find_only_solver, current.disable_solver, current.disable_nearest_target
+    )  # fmt: skip
     kept = session.answers.get(key)
     if kept is not None and kept.is_fresh:
         return kept
@@ -39,9 +41,14 @@ def _look_up(problem: Problem, session: Session, workspace_limit: int | None) ->
     if problem.is_empty:
         choices = tuple(Choice(one.solver_id, 0.0, one.workspace_bytes, Source.TRIVIAL) for one in fitting)
         return Answer(choices, (), time.monotonic())
-    known, notes = known_records(problem, session, {one.solver_id: one for one in standings})
-    choices = _from_db(fitting, known) or _by_estimate(problem, session, fitting)
-    return Answer(choices, notes, time.monotonic())
+    by_id = {one.solver_id: one for one in standings}
+    known, notes = known_records(problem, session, by_id)
+    choices = _from_db(fitting, known)
+    if not choices:
+        near, more = nearest_records(problem, session, by_id)
+        choices = _from_db(fitting, near)
+        notes += more if choices else ()
+    return Answer(choices or _by_estimate(problem, session, fitting), notes, time.monotonic())
 
 
 def _from_db(fitting: list[Standing], known: Mapping[str, Known]) -> tuple[Choice, ...]:
@@ -49,7 +56,7 @@ def _from_db(fitting: list[Standing], known: Mapping[str, Known]) -> tuple[Choic
     timed = [(record, one) for record, one in usable if record.is_usable]
     timed.sort(key=lambda pair: (not pair[0].won, pair[0].time_ms, pair[1].workspace_bytes, pair[1].order))
     return tuple(
-        Choice(one.solver_id, record.time_ms or 0.0, one.workspace_bytes, Source.USER_DB, record.config)
+        Choice(one.solver_id, record.time_ms or 0.0, one.workspace_bytes, record.source, record.config)
         for record, one in timed
     )
 

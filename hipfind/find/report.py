@@ -15,6 +15,8 @@ class Source(enum.Enum):
 
     MEASURED = "measured now"
     USER_DB = "user DB"
+    SYSTEM_DB = "system DB"
+    NEAREST = "nearest device"
     REFERENCE = "MIOpen's records"
     WTI = "WTI"
     TRIVIAL = "trivial"

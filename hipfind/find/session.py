@@ -21,6 +21,7 @@ from hipfind.find.timing import DeviceTimer, Timer
 from hipfind.invokers.workspace import WorkspacePool
 from hipfind.perfdb.fingerprint import environment_of
 from hipfind.perfdb.guard import GuardedDb
+from hipfind.perfdb.layers import system_paths
 from hipfind.perfdb.records import Environment
 from hipfind.solvers.registry import Registry, default_registry
 
@@ -104,7 +105,7 @@ class Session:
         self.plans.clear()
 
 
-_sessions: dict[tuple[str, str, bool], Session] = {}
+_sessions: dict[tuple[object, ...], Session] = {}
 _sessions_lock = threading.Lock()
 
 
@@ -112,7 +113,7 @@ def session_for(device: str | Device | None = None, make_db: Callable[[], Guarde
     """The process's session for a device name (None: the default device) and the DB that the settings name."""
     current = settings.current()
     resolved = device if isinstance(device, Device) else get_device(device or current.device)
-    key = (resolved.name, current.user_db_path, current.disable_user_db)
+    key = (resolved.name, current.user_db_path, current.disable_user_db, *system_paths())
     session = _sessions.get(key)
     if session is not None and session.device is resolved:
         return session

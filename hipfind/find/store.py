@@ -20,9 +20,13 @@ _STORED = (
 """Outcomes that say something lasting; out of memory or a failed run may be another program's fault."""
 
 
+_SOURCES = (Source.MEASURED, Source.USER_DB, Source.SYSTEM_DB)
+"""A system file's records go into the user's beside new ones: else the winner would not be there."""
+
+
 def store_candidates(problem: Problem, session: Session, candidates: Sequence[Candidate]) -> bool:
     """Store the measured candidates, and recorded ones whose outcome changed. True when the DB file now has them."""
-    keep = [one for one in candidates if one.outcome in _STORED and one.source in (Source.MEASURED, Source.USER_DB)]
+    keep = [one for one in candidates if one.outcome in _STORED and one.source in _SOURCES]
     if not any(one.outcome is Outcome.WON for one in keep):
         return False
     target = session.device.target

@@ -6,12 +6,13 @@ import collections
 import dataclasses
 from collections.abc import Mapping
 
+from hipfind import settings
 from hipfind.errors import ConfigError
 from hipfind.find.candidates import Standing
 from hipfind.find.configs import solution_of
-from hipfind.find.report import Outcome
+from hipfind.find.report import Outcome, Source
 from hipfind.find.session import Session
-from hipfind.perfdb.records import StoredFind
+from hipfind.perfdb.records import FindRecord, Lookup, StoredFind
 from hipfind.problem.base import Problem
 
 
@@ -27,6 +28,7 @@ class Known:
     samples: int
     config: str
     verified: bool
+    source: Source
 
     @property
     def won(self) -> bool:
@@ -45,6 +47,38 @@ def known_records(
     Records of solvers that are unknown or do not apply any more are passed over.
     """
     lookup = session.db.lookup(problem.key(), session.device.target.key, session.environment)
+    known, outdated = _sifted(lookup, problem, session, standings)
+    notes = [
+        f"{count} record(s) not used: {reason}"
+        for reason, count in collections.Counter(stale.reason for stale in lookup.stale).items()
+    ]
+    if outdated:
+        notes.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
+    return known, tuple(notes)
+
+
+def nearest_records(
+    problem: Problem, session: Session, standings: Mapping[str, Standing]
+) -> tuple[dict[str, Known], tuple[str, ...]]:
+    """Records of the nearest device of the same architecture, by solver id, with a note that names it.
+
+    They rank the solvers where this device has no records; they never end a Find.
+    """
+    target = session.device.target
+    if settings.current().disable_nearest_target:
+        return {}, ()
+    lookup = session.db.lookup_nearest(problem.key(), target, session.environment)
+    known, _ = _sifted(lookup, problem, session, standings)
+    if not any(one.is_usable for one in known.values()):
+        return {}, ()
+    known = {name: dataclasses.replace(one, source=Source.NEAREST, verified=False) for name, one in known.items()}
+    return known, (f"times are of {lookup.trusted[0].target_key}, the nearest device to {target.key} with records",)
+
+
+def _sifted(
+    lookup: Lookup[FindRecord], problem: Problem, session: Session, standings: Mapping[str, Standing]
+) -> tuple[dict[str, Known], list[str]]:
+    """Records that count by solver id, and the solvers whose records are of an earlier version."""
     known: dict[str, Known] = {}
     outdated: list[str] = []
     for stored in lookup.trusted:
@@ -57,13 +91,7 @@ def known_records(
         record = _known(stored)
         if record is not None:
             known[record.solver_id] = record
-    notes = [
-        f"{count} record(s) not used: {reason}"
-        for reason, count in collections.Counter(stale.reason for stale in lookup.stale).items()
-    ]
-    if outdated:
-        notes.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
-    return known, tuple(notes)
+    return known, outdated
 
 
 def _is_current(stored: StoredFind, standing: Standing, problem: Problem, session: Session) -> bool:
@@ -85,5 +113,6 @@ def _known(stored: StoredFind) -> Known | None:
         return None
     return Known(
         record.solver_id, outcome, record.detail, record.time_ms, record.spread_ms, record.samples, record.config,
-        record.verified,
+        record.verified and not stored.layer,  # a system file's was not checked on this machine
+        Source.SYSTEM_DB if stored.layer else Source.USER_DB,
     )  # fmt: skip

@@ -24,6 +24,8 @@ from hipfind.perfdb import paths
 from hipfind.perfdb.connect import Link
 from hipfind.perfdb.faults import DbFault, Fault, printable
 from hipfind.perfdb.forksafe import ForkSafe
+from hipfind.perfdb.layers import SystemLayers
+from hipfind.perfdb.queries import nearest_find_records
 from hipfind.perfdb.records import Environment, FindRecord, Lookup, PerfRecord, R, Stale, Stored
 from hipfind.perfdb.recovery import set_aside
 from hipfind.perfdb.references import Reference, references
@@ -121,6 +123,7 @@ class GuardedDb(ForkSafe):
         self.fault: DbFault | None = None
         """The first fault met, None while all is well."""
         self._unsaid = ""
+        self._system = SystemLayers(self._note)
 
     def lookup(self, problem_key: str, target_key: str, environment: Environment) -> Lookup[FindRecord]:
         """Find records of a problem and target, those of this environment apart from those not to be trusted.
@@ -128,6 +131,16 @@ class GuardedDb(ForkSafe):
         Whether a trusted record's solver version and source hash are current is for the caller to judge.
         """
         return self._look_up(lambda db: db.find_records(problem_key, target_key), environment)
+
+    def lookup_nearest(self, problem_key: str, target: Target, environment: Environment) -> Lookup[FindRecord]:
+        """As ``lookup``, of the device of the same architecture whose number of compute units is nearest."""
+        lookup = self._look_up(lambda db: nearest_find_records(db, problem_key, target), environment)
+        nearest = min(
+            (one.target_key for one in lookup.trusted),
+            key=lambda key: (abs(int(key.rpartition(":")[2]) - target.compute_units), key),
+            default="",
+        )
+        return Lookup(tuple(one for one in lookup.trusted if one.target_key == nearest), ())
 
     def lookup_perf(self, problem_key: str, target_key: str, environment: Environment) -> Lookup[PerfRecord]:
         """Tuned configs, as ``lookup``."""
@@ -160,6 +173,7 @@ class GuardedDb(ForkSafe):
                 self._save()
             self._close_file()
             self._drop_memory()
+            self._system.close()
         self._say()
 
     def __enter__(self) -> GuardedDb:
@@ -175,6 +189,7 @@ class GuardedDb(ForkSafe):
             found = self._attempt(find, self._reading) or []
             if self._memory is not None:
                 found = _newest(find(self._memory), found)
+            found = _under(found, self._system.look_up(find))
             others = [one for one in found if one.environment != environment.fingerprint]
             known = self._environments() if others else {}
         self._say()
@@ -335,11 +350,24 @@ def _replace(path: Path, is_last: bool) -> tuple[Action, Path | None]:
     return (Action.RETRY if is_last and aside is None else Action.REPLACE), aside
 
 
+def _under(user: list[Stored[R]], system: list[Stored[R]]) -> list[Stored[R]]:
+    """Both, fastest first; the user's records hide the system's of the same device, environment and solver."""
+    if not system:
+        return user
+    hidden = {(one.target_key, one.environment, one.record.solver_id) for one in user}
+    shown = [one for one in system if (one.target_key, one.environment, one.record.solver_id) not in hidden]
+    return _fastest_first([*user, *shown])
+
+
+def _fastest_first(rows: list[Stored[R]]) -> list[Stored[R]]:
+    return sorted(rows, key=lambda one: (one.record.time_ms is None, one.record.time_ms or 0.0))
+
+
 def _newest(memory: list[Stored[R]], file: list[Stored[R]]) -> list[Stored[R]]:
     """Both, fastest first; a record in memory hides the file's older one of the same environment and solver."""
-    hidden = {(one.environment, one.record.solver_id) for one in memory}
-    shown = [one for one in file if (one.environment, one.record.solver_id) not in hidden]
-    return sorted((*memory, *shown), key=lambda one: (one.record.time_ms is None, one.record.time_ms or 0.0))
+    hidden = {(one.target_key, one.environment, one.record.solver_id) for one in memory}
+    shown = [one for one in file if (one.target_key, one.environment, one.record.solver_id) not in hidden]
+    return _fastest_first([*memory, *shown])
 
 
 def _why_stale(then: Environment | None, now: Environment) -> str:

@@ -6,9 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipfind.perfdb.records import WON, StoredFind
+from hipfind.perfdb.records import WON, StoredFind, is_text
 from hipfind.perfdb.store import PerfDb
 from hipfind.perfdb.tables import FIND_RECORDS, PROBLEM_COLUMNS
+from hipfind.target import Target
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,3 +105,15 @@ def problem_records(db: PerfDb, key: str) -> list[ProblemRecords]:
         ProblemRecords(dict(zip(PROBLEM_COLUMNS, row, strict=True)), tuple(db.stored(FIND_RECORDS, order, row[:1])))
         for row in rows
     ]
+
+
+_NEAREST = (
+    " WHERE p.key = ? AND t.vendor = ? AND t.arch = ? AND t.key <> ? ORDER BY r.time_ms IS NULL, r.time_ms, r.solver_id"
+)
+
+
+def nearest_find_records(db: PerfDb, problem_key: str, target: Target) -> list[StoredFind]:
+    """Find records of a problem on other devices of the target's architecture, fastest first."""
+    if not is_text(problem_key):
+        return []
+    return db.stored(FIND_RECORDS, _NEAREST, (problem_key, target.vendor, target.arch, target.key))

@@ -135,7 +135,8 @@ R = TypeVar("R", bound=FindRecord | PerfRecord)
 class Stored(Generic[R]):
     """A record with where it belongs. ``environment`` is a fingerprint, ``created_at`` is in seconds since 1970 (UTC).
 
-    ``in_memory``: it is only in this process, not in the file.
+    ``in_memory``: it is only in this process, not in the file. ``layer``: path of the system file that it is from, ""
+    for the user's DB.
     """
 
     record: R
@@ -144,6 +145,7 @@ class Stored(Generic[R]):
     environment: str
     created_at: float
     in_memory: bool
+    layer: str = ""
 
     def age_s(self, now: float) -> float:
         """Age in seconds at time ``now``; 0 for a record from a clock that is ahead."""
