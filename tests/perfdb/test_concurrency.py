@@ -79,7 +79,7 @@ def test_processes_on_one_new_file_store_every_row(tmp_path: pathlib.Path, journ
 def test_killed_processes_leave_a_sound_file_that_nobody_waits_for(tmp_path: pathlib.Path, journal: str) -> None:
     path = tmp_path / "hipfind.db"
     done: set[str] = set()
-    for turn in range(3):
+    for turn in range(6):
         worker = _start(path, f"w{turn}", 10_000, journal)
         assert worker.stdout is not None
         done |= {worker.stdout.readline().strip() for _ in range(3 + turn)}
