@@ -47,8 +47,7 @@ class UpsampleBwdBlock(Solver[UpsampleProblem]):
             return answer
         inner = _inner(target, problem)
         if inner == 0:
-            strides = f"strides dy {problem.dy.strides}, dx {problem.dx.strides}"
-            return no(Reason.LAYOUT, f"neither pixels of a row nor channels are neighbours: {strides}")
+            return rules.no_neighbours(problem)
         room = room_of(target, problem.dtype)
         if inner * (_alignment(target, room, inner) + 1) > room.sums:
             return no(Reason.TOO_LARGE, f"{inner} channels of a pixel do not fit shared memory")

@@ -35,6 +35,12 @@ def common(target: Target, problem: UpsampleProblem) -> Applicability:
     return APPLICABLE
 
 
+def no_neighbours(problem: UpsampleProblem) -> Applicability:
+    """The answer of a solver that reads rows of neighbours."""
+    strides = f"strides dy {problem.dy.strides}, dx {problem.dx.strides}"
+    return no(Reason.LAYOUT, f"neither pixels of a row nor channels are neighbours, or too few are: {strides}")
+
+
 def feasible(target: Target, solution: Solution) -> Applicability:
     """Workspace that the device can have, and launches that it can count."""
     if solution.workspace_bytes * 100 > target.memory_bytes * _MEMORY_PERCENT:

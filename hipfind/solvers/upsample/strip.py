@@ -55,9 +55,8 @@ class UpsampleBwdStrip(Solver[UpsampleProblem]):
             return answer
         if target.is_host:
             return no(Reason.SPECIALIZED, "UpsampleBwdBlock does the same on the host")
-        if not has_neighbouring_columns(problem) and not has_neighbouring_channels(problem):
-            strides = f"strides dy {problem.dy.strides}, dx {problem.dx.strides}"
-            return no(Reason.LAYOUT, f"neither pixels of a row nor channels are neighbours: {strides}")
+        if not _inner_sizes(problem):
+            return rules.no_neighbours(problem)
         if _layout(target, problem) is None:
             h, w = (coordinates(axis) for axis in problem.axes)
             return no(Reason.TOO_LARGE, f"a window of {h.span(1)}x{w.span(1)} does not fit a group")
@@ -84,9 +83,9 @@ class _Layout(NamedTuple):
 def _layout(target: Target, problem: UpsampleProblem) -> _Layout | None:
     """The layout with the longest runs of neighbours whose strips are not too narrow, None where none fits."""
     h, w = (coordinates(axis) for axis in problem.axes)
-    line = _LINE_BYTES // problem.dtype.itemsize
+    line = _line(problem)
     found: list[_Layout] = []
-    for inner in _inner_sizes(problem, line):
+    for inner in _inner_sizes(problem):
         planes = planes_of(problem, inner)
         pack = rules.pack_of(inner, min(_PACK, line))
         alignment = line // math.gcd(line, inner)
@@ -98,10 +97,17 @@ def _layout(target: Target, problem: UpsampleProblem) -> _Layout | None:
     return min(found, key=lambda layout: layout.tiling.read) if found else None
 
 
-def _inner_sizes(problem: UpsampleProblem, line: int) -> list[int]:
-    """Channels in a pixel of a plane that are worth trying."""
+def _line(problem: UpsampleProblem) -> int:
+    return _LINE_BYTES // problem.dtype.itemsize
+
+
+def _inner_sizes(problem: UpsampleProblem) -> list[int]:
+    """Channels in a pixel of a plane that are worth trying: 1 where rows of pixels are contiguous."""
     if has_neighbouring_columns(problem):
         return [1]
+    if not has_neighbouring_channels(problem):
+        return []
+    line = _line(problem)
     wanted = [size // problem.dtype.itemsize for size in _CHUNK_BYTES]
     sizes = [inner for inner in wanted if inner >= line and problem.c % inner == 0 and inner <= problem.c]
     if not sizes and problem.c <= BLOCK and planes_of(problem, problem.c).is_flat:

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 from hipfind.kernels.spec import BLOCK
 from hipfind.solvers.upsample.coordinates import Coordinates
+from hipfind.solvers.upsample.tiling import DIVISIONS
 
 ROWS = 512
 """Rows of dy that a strip looks at, at most."""
 TILE_W = 256
 """Pixels of a strip's row, at most."""
-_DIVISIONS = tuple(sorted({1 << power for power in range(31)} | {3 << power for power in range(30)}))
 _GROUPS_PER_UNIT = 3
 """That a compute unit works on at once, by the registers of their members."""
 _SETUP_ROWS = 6.0
@@ -69,7 +69,7 @@ def strip_tiling(
 def _widths(w: Coordinates, most: int, alignment: int) -> Iterator[tuple[int, int]]:
     """Widths of a strip to try, with the columns of dy that it looks at."""
     fewest = -(-w.size // w.pixels(max(most - alignment + 1, 1)))
-    for strips in sorted({fewest, *(number for number in _DIVISIONS if number <= w.size)}):
+    for strips in sorted({fewest, *(number for number in DIVISIONS if number <= w.size)}):
         tile_w = -(-w.size // strips)
         columns = w.out if strips == 1 else min(w.span(tile_w) + alignment - 1, w.out)
         if columns <= most and tile_w <= TILE_W:
@@ -78,7 +78,7 @@ def _widths(w: Coordinates, most: int, alignment: int) -> Iterator[tuple[int, in
 
 def _heights(h: Coordinates, wanted: int) -> Iterator[int]:
     """Heights of a strip to try; ``wanted``: segments that make one wave of groups."""
-    for segments in sorted({min(wanted, h.size), *(number for number in _DIVISIONS if number <= h.size)}):
+    for segments in sorted({min(wanted, h.size), *(number for number in DIVISIONS if number <= h.size)}):
         tile_h = -(-h.size // segments)
         if h.span(tile_h) <= ROWS:
             yield tile_h

@@ -14,7 +14,7 @@ from hipfind.solvers.upsample.coordinates import Coordinates
 from hipfind.solvers.upsample.planes import Planes
 from hipfind.target import Target
 
-_DIVISIONS = tuple(sorted({1 << power for power in range(31)} | {3 << power for power in range(30)}))
+DIVISIONS = tuple(sorted({1 << power for power in range(31)} | {3 << power for power in range(30)}))
 """Numbers of tiles in a row that are tried."""
 LEAST_COLUMNS = 3
 """That a tile should have where a pixel's window is wide, so that it reads not too much twice."""
@@ -139,7 +139,7 @@ def _square_tile(
 ) -> tuple[int, int]:
     """Height and width of the tile that reads least twice; where a pixel is one element its rows are not short."""
     best, least = (1, 1), 0
-    for tiles in _DIVISIONS:
+    for tiles in DIVISIONS:
         tile_w = -(-w.size // tiles)
         columns = w.span(tile_w)
         if tile_w > room.tile_w or (columns > most_columns and tile_w > 1):
