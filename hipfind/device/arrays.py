@@ -95,8 +95,9 @@ class ArraySlot:
             memory = (ctypes.c_char * max(slot.nbytes, 1)).from_address(start)  # never read: only addresses count
             strides = tuple(stride * slot._itemsize for stride in descriptor.strides)
             views.append(np.ndarray(descriptor.lengths, f"V{slot._itemsize}", memory, strides=strides))
+        shares_memory: Any = np.shares_memory  # numpy's annotations know two bounds only
         try:
-            return bool(np.shares_memory(*views, max_work=_MOST_WORK))
+            return bool(shares_memory(*views, max_work=_MOST_WORK))
         except np.exceptions.TooHardError:
             return False
 
