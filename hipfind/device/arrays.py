@@ -92,7 +92,8 @@ class ArraySlot:
         views = []
         for slot, start in ((self, address), (other, other_address)):
             descriptor = slot.descriptor
-            memory = (ctypes.c_char * max(slot.nbytes, 1)).from_address(start)  # never read: only addresses count
+            # Never read: only addresses count.
+            memory: Any = (ctypes.c_char * max(slot.nbytes, 1)).from_address(start)
             strides = tuple(stride * slot._itemsize for stride in descriptor.strides)
             views.append(np.ndarray(descriptor.lengths, f"V{slot._itemsize}", memory, strides=strides))
         shares_memory: Any = np.shares_memory  # numpy's annotations know two bounds only
