@@ -159,11 +159,16 @@ class GuardedDb(ForkSafe):
         return self._store(problem, records, lambda db: db.store_perf(problem, target, environment, records))
 
     def references(self, problem_key: str, perf_key: str) -> list[Reference]:
-        """MIOpen's records of a problem, of every device; none where the file cannot be read."""
+        """MIOpen's records of a problem, of every device: the user's file's, then those that only system files have."""
+
+        def find(db: PerfDb) -> list[Reference]:
+            return references(db, problem_key, perf_key)
+
         with self.lock:
-            found = self._attempt(lambda db: references(db, problem_key, perf_key), self._reading) or []
+            found = [*(self._attempt(find, self._reading) or ()), *self._system.references(find)]
         self._say()
-        return found
+        first = {(one.target_key, one.form, one.miopen_key): one for one in reversed(found)}
+        return [one for one in found if first[one.target_key, one.form, one.miopen_key] is one]
 
     def close(self) -> None:
         """Close the file, after a last attempt to write what it did not take. What was only in memory is gone then."""

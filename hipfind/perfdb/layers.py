@@ -6,14 +6,17 @@ import dataclasses
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from hipfind import settings
 from hipfind.perfdb import paths
 from hipfind.perfdb.connect import Link
 from hipfind.perfdb.faults import DbFault, printable
 from hipfind.perfdb.records import R, Stored
+from hipfind.perfdb.references import Reference
 from hipfind.perfdb.store import PerfDb
 
+T = TypeVar("T")
 PACKAGED = Path(__file__).parent / "system"
 """Files that come with hipfind."""
 _WAIT_S = 1.0
@@ -49,6 +52,10 @@ class SystemLayers:
                 rows.setdefault(key, dataclasses.replace(one, layer=printable(db.path)))
         return list(rows.values())
 
+    def references(self, find: Callable[[PerfDb], list[Reference]]) -> list[Reference]:
+        """MIOpen's records that ``find`` gives on each file, the first file's first."""
+        return [one for db in self._opened() for one in self._attempt(db, find)]
+
     def close(self) -> None:
         """Close the files; they are opened again at the next use."""
         files, self._files = self._files, None
@@ -65,7 +72,7 @@ class SystemLayers:
                     self._note(fault, _DONE)
         return list(self._files)
 
-    def _attempt(self, db: PerfDb, find: Callable[[PerfDb], list[Stored[R]]]) -> list[Stored[R]]:
+    def _attempt(self, db: PerfDb, find: Callable[[PerfDb], list[T]]) -> list[T]:
         try:
             return find(db)
         except DbFault as fault:

@@ -6,6 +6,7 @@ import pathlib
 
 import pytest
 
+from hipfind import settings
 from hipfind.find.engine import find
 from hipfind.find.immediate import explain, immediate
 from hipfind.find.reference import references
@@ -41,6 +42,22 @@ def test_immediate_ranks_by_miopens_times_on_the_same_architecture(
     assert [(one.solver_id, one.time_ms, one.source) for one in choices] == [
         ("C", 0.5, Source.REFERENCE), ("A", 1.0, Source.WTI), ("B", 2.0, Source.WTI)
     ]  # fmt: skip
+
+
+def test_system_files_have_records_of_miopens_too(
+    make_session: MakeSession, problem: ConvProblem, db_path: pathlib.Path, value: str
+) -> None:
+    system = db_path.with_name("system.db")
+    give(system, problem, "C:9,0,miopenAlgo", "amd:gfx942:304")
+    give(system, problem, value, "amd:gfx90a:104")
+    with settings.override(system_db_path=str(system)):
+        session = make_session(SOLVERS, BEHAVIOURS)
+        assert [one.target_key for one in references(problem, session)] == ["amd:gfx942:304", "amd:gfx90a:104"]
+        assert immediate(problem, session)[-1].time_ms == 9.0
+        give(db_path, problem, value, "amd:gfx942:304")  # the user's file comes before
+        session = make_session(SOLVERS, BEHAVIOURS)
+        assert len(references(problem, session)) == 2
+        assert immediate(problem, session)[0].time_ms == 0.5
 
 
 def test_another_architecture_gives_no_hint_but_is_shown(
