@@ -17,7 +17,10 @@ from typing import Any
 
 from hipfind.errors import SettingError
 
-FIND_MODES = {"NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5}
+FIND_MODES = {
+    "NORMAL": 1, "FAST": 2, "HYBRID": 3, "DYNAMIC_HYBRID": 5, "TRUST_VERIFY": 6, "TRUST_VERIFY_FULL": 7,
+}  # fmt: skip
+FIND_ENFORCES = {"NONE": 1, "DB_UPDATE": 2, "SEARCH": 3, "SEARCH_DB_UPDATE": 4, "DB_CLEAN": 5}
 VERIFY_MODES = ("first", "off", "always")
 DB_JOURNALS = ("auto", "wal", "rollback")
 
@@ -51,11 +54,19 @@ def _count(value: str) -> int:
 
 def parse_find_mode(value: str) -> str:
     """Name of a find mode from its name (any case) or MIOpen's number, e.g. ``"3"`` -> ``"HYBRID"``."""
+    return _name_in(FIND_MODES, value)
+
+
+def _parse_find_enforce(value: str) -> str:
+    return _name_in(FIND_ENFORCES, value)
+
+
+def _name_in(numbers: Mapping[str, int], value: str) -> str:
     name = value.strip().upper()
-    for known, number in FIND_MODES.items():
+    for known, number in numbers.items():
         if name in (known, str(number)):
             return known
-    raise ValueError("one of " + ", ".join(f"{name} ({number})" for name, number in FIND_MODES.items()))
+    raise ValueError("one of " + ", ".join(f"{name} ({number})" for name, number in numbers.items()))
 
 
 def _one_of(*words: str) -> Callable[[str], str]:
@@ -119,7 +130,22 @@ class Settings:
         "HIPFIND_FIND_MODE",
         "DYNAMIC_HYBRID",
         parse_find_mode,
-        "Find mode by MIOpen's name or number: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5.",
+        "Find mode by MIOpen's name or number: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5, TRUST_VERIFY 6, "
+        "TRUST_VERIFY_FULL 7.",
+    )
+    find_enforce: str = _setting(
+        "HIPFIND_FIND_ENFORCE",
+        "NONE",
+        _parse_find_enforce,
+        "What every Find does about perf configs, by MIOpen's name or number: NONE 1, DB_UPDATE 2 (search all where "
+        "tuning is asked for, as NONE), SEARCH 3 (search what has no config), SEARCH_DB_UPDATE 4 (search all), "
+        "DB_CLEAN 5 (remove the problem's configs). All but NONE measure as NORMAL does.",
+    )
+    verify_tolerance_pct: int = _setting(
+        "HIPFIND_VERIFY_TOLERANCE_PCT",
+        10,
+        _count,
+        "TRUST_VERIFY believes a system DB's time when the time measured here exceeds it by at most so many per cent.",
     )
     find_only_solver: tuple[str, ...] = _setting(
         "HIPFIND_FIND_ONLY_SOLVER", (), _names, "Only these solver ids are candidates (separated by ; or ,)."

@@ -11,47 +11,21 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from hipfind import settings
-from hipfind.errors import CompileError, DeviceError, OutOfMemoryError
 from hipfind.find import reference
-from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing, sort_candidates
-from hipfind.find.configs import solution_of, tuned_configs
 from hipfind.find.immediate import answer
-from hipfind.find.modes import FindMode
-from hipfind.find.report import Candidate, Choice, FindReport, OnProgress, Outcome, Progress, Source
-from hipfind.find.search import search_all
+from hipfind.find.measure import Entry, measure
+from hipfind.find.modes import Enforce, FindMode, Tuning
+from hipfind.find.report import Candidate, Choice, FindReport, OnProgress, Outcome, Source
 from hipfind.find.session import Session
 from hipfind.find.store import store_candidates
-from hipfind.find.timing import Runner, is_tie, race
 from hipfind.find.trust import Known, known_records
-from hipfind.invokers.invoker import Invoker, build
 from hipfind.problem.base import Problem
 
 _log = logging.getLogger("hipfind.find")
 
-_HOPELESS = 10.0
-"""A candidate expected to take this many times the best expected time, and longer than _LONG_MS, is not run at all."""
-_LONG_MS = 1000.0
-
-
-@dataclasses.dataclass
-class _Entry:
-    """A candidate on its way through one Find."""
-
-    standing: Standing
-    config: str = ""
-    invoker: Invoker | None = None
-    runner: Runner | None = None
-    outcome: Outcome | None = None
-    reason: str = ""
-    verified: bool = False
-
-    def end(self, outcome: Outcome, reason: str) -> None:
-        self.outcome, self.reason = outcome, reason
-
-    @property
-    def is_in(self) -> bool:
-        return self.outcome is None
+_SHORT_SEARCH = {"tune_time_limit_ms": 1000, "tune_patience": 6}
+"""Budget of TRUST_VERIFY's searches, as MIOpen's."""
 
 
 def find(
@@ -66,9 +40,13 @@ def find(
 ) -> FindReport:
     """Find the fastest solver of a problem. See hipfind.find for the arguments."""
     current = settings.current()
-    chosen = FindMode.parse(mode or current.find_mode)
+    chosen, enforce = FindMode.parse(mode or current.find_mode), Enforce.in_force()
+    if enforce is not Enforce.NONE:
+        chosen = FindMode.NORMAL
+    if enforce is Enforce.DB_CLEAN:
+        session.db.remove_perf(problem.canonical().key(), session.device.target.key)
     with settings.override(**({"verify": verify} if verify else {})):
-        report = _find(problem.canonical(), session, chosen, workspace_limit, tune, on_progress)
+        report = _find(problem.canonical(), session, chosen, workspace_limit, enforce.tuning(tune), on_progress)
     report = dataclasses.replace(report, problem=problem)
     _log_report(report)
     return report
@@ -79,30 +57,33 @@ def _find(
     session: Session,
     mode: FindMode,
     workspace_limit: int | None,
-    tune: bool,
+    tune: Tuning,
     on_progress: OnProgress | None,
 ) -> FindReport:
     standings = sort_candidates(problem, session, dynamic_only=mode.dynamic_only)
     runnable = {one.solver_id: one for one in standings if one.may_run}
     known, notes = known_records(problem, session, runnable) if not problem.is_empty else ({}, ())
     notes += reference.notes(problem, session)
-    used = known if mode.uses_db and not tune else {}
-    entries = {name: _Entry(one) for name, one in runnable.items()}
-    for entry in entries.values():
-        if workspace_limit is not None and entry.standing.workspace_bytes > workspace_limit:
-            needed = entry.standing.workspace_bytes
-            entry.end(Outcome.WORKSPACE_TOO_SMALL, f"needs {needed} bytes, limit {workspace_limit}")
+    used = known if mode.uses_db and tune is Tuning.NOTHING else {}
+    entries = _entries(runnable, workspace_limit)
     missing = [entry for name, entry in entries.items() if entry.is_in and name not in used]
     if problem.is_empty:
         source = Source.TRIVIAL
-    elif not missing or (mode.is_fast and any(record.is_usable for record in used.values())):
+    elif mode.verifies and not _is_own(used):
+        source, used = Source.MEASURED, {}
+        if not _confirm(problem, session, workspace_limit, entries, on_progress):
+            entries = _entries(runnable, workspace_limit)
+            rest = [entry for entry in entries.values() if entry.is_in]
+            with session.measuring(), settings.override(**({} if mode.has_time else _SHORT_SEARCH)):
+                measure(problem, session, rest, known, Tuning.ALL, on_progress)
+    elif not missing or (mode.takes_any_record and any(record.is_usable for record in used.values())):
         source = _source_of(used)
-    elif mode.is_fast and not tune:
+    elif mode.is_fast and tune is Tuning.NOTHING:
         return _from_estimates(problem, session, mode, workspace_limit, standings, notes)
     else:
         source = Source.MEASURED
         with session.measuring():
-            _measure(problem, session, missing, known, tune, on_progress)
+            measure(problem, session, missing, known, tune, on_progress)
     candidates = _candidates(standings, entries, used, source)
     stored = False
     if source is Source.MEASURED and _is_general(candidates):
@@ -118,6 +99,46 @@ def _find(
         stored,
         notes,
     )
+
+
+def _entries(runnable: Mapping[str, Standing], workspace_limit: int | None) -> dict[str, Entry]:
+    entries = {name: Entry(one) for name, one in runnable.items()}
+    for entry in entries.values():
+        needed = entry.standing.workspace_bytes
+        if workspace_limit is not None and needed > workspace_limit:
+            entry.end(Outcome.WORKSPACE_TOO_SMALL, f"needs {needed} bytes, limit {workspace_limit}")
+    return entries
+
+
+def _is_own(used: Mapping[str, Known]) -> bool:
+    """Whether this user has measured a solver of the problem that can be used."""
+    return any(one.is_usable and one.source is Source.USER_DB for one in used.values())
+
+
+def _confirm(
+    problem: Problem,
+    session: Session,
+    workspace_limit: int | None,
+    entries: Mapping[str, Entry],
+    on_progress: OnProgress | None,
+) -> bool:
+    """Measure what is said to be fastest: a system file's winner, or the two best by estimate. True when it holds.
+
+    A system file's time holds within the setting verify_tolerance_pct, an estimate when the first beats the second.
+    """
+    said = [one for one in answer(problem, session, workspace_limit).choices if one.solver_id in entries]
+    from_system = bool(said) and said[0].source is Source.SYSTEM_DB
+    said = said[: 1 if from_system else 2]
+    for one in said:
+        entries[one.solver_id].config = one.config
+    with session.measuring():
+        measure(problem, session, [entries[one.solver_id] for one in said], {}, Tuning.NOTHING, on_progress)
+    times = [entries[one.solver_id].median_ms for one in said]
+    if not times or times[0] is None:
+        return False
+    if from_system:
+        return times[0] <= said[0].time_ms * (1 + settings.current().verify_tolerance_pct / 100)
+    return all(time is None or times[0] <= time for time in times[1:])
 
 
 def _from_estimates(
@@ -159,127 +180,11 @@ def _is_general(candidates: Sequence[Candidate]) -> bool:
     return all(one.outcome not in (Outcome.WORKSPACE_TOO_SMALL, Outcome.EXCLUDED) for one in candidates)
 
 
-# measuring -----------------------------------------------------------------------------------------------------------
-
-
-def _measure(
-    problem: Problem,
-    session: Session,
-    entries: Sequence[_Entry],
-    known: Mapping[str, Known],
-    tune: bool,
-    on_progress: OnProgress | None,
-) -> None:
-    say = on_progress or (lambda progress: None)
-    _drop_hopeless(entries)
-    racing = [entry for entry in entries if entry.is_in]
-    if not racing:
-        return
-    bench = Bench(problem, session)
-    refused = bench.make_workspace(entry.standing.workspace_bytes for entry in racing)
-    for entry in racing:
-        if entry.standing.workspace_bytes in refused:
-            entry.end(Outcome.OUT_OF_MEMORY, refused[entry.standing.workspace_bytes])
-    _set_configs(bench, [entry for entry in racing if entry.is_in], tune, say)
-    _build(problem, session, [entry for entry in racing if entry.is_in], say)
-    _warm_up(bench, [entry for entry in racing if entry.is_in], known, say)
-    racing = [entry for entry in racing if entry.is_in]
-    for entry in racing:
-        assert entry.invoker is not None
-        entry.runner = bench.runner(entry.standing.solver_id, entry.invoker)
-    race(
-        [entry.runner for entry in racing if entry.runner is not None],
-        session.timer,
-        limit_ms=float(settings.current().find_time_limit_ms),
-        on_round=lambda done, rounds: say(Progress("time", f"{len(racing)} candidates", done, rounds)),
-    )
-    _judge(racing)
-
-
-def _set_configs(bench: Bench, entries: Sequence[_Entry], tune: bool, say: OnProgress) -> None:
-    """Give each tunable candidate the config that the DB has, or the one that a search finds now and stores."""
-    configs = tuned_configs(bench.problem, bench.session, {one.standing.solver_id: one.standing for one in entries})
-    if tune:
-        standings = [one.standing for one in entries if one.standing.solver.IsTunable()]
-        configs |= search_all(bench, standings, say)
-    for entry in entries:
-        entry.config = configs.get(entry.standing.solver_id, "")
-
-
-def _drop_hopeless(entries: Sequence[_Entry]) -> None:
-    expected = [entry.standing.expected_ms for entry in entries if entry.is_in]
-    best = min(expected, default=0.0)
-    for entry in entries:
-        time_ms = entry.standing.expected_ms
-        if entry.is_in and time_ms > _LONG_MS and time_ms > _HOPELESS * best:
-            entry.end(Outcome.SKIPPED_SLOW, f"expected {time_ms:.0f} ms, the best candidate {best:.3g} ms")
-
-
-def _build(problem: Problem, session: Session, entries: Sequence[_Entry], say: OnProgress) -> None:
-    for index, entry in enumerate(entries):
-        say(Progress("compile", entry.standing.solver_id, index, len(entries)))
-        solution = solution_of(entry.standing.solver, session.device.target, problem, entry.config)
-        entry.config = solution.config
-        try:
-            entry.invoker = build(solution, session.device, problem.roles)
-        except CompileError as error:
-            entry.end(Outcome.COMPILE_FAILED, str(error))
-        except DeviceError as error:
-            entry.end(Outcome.RUN_FAILED, str(error))
-
-
-def _warm_up(bench: Bench, entries: Sequence[_Entry], known: Mapping[str, Known], say: OnProgress) -> None:
-    """Run each candidate once on poisoned buffers, outside of any timing, and check its output where asked."""
-    when = settings.current().verify
-    for index, entry in enumerate(entries):
-        name = entry.standing.solver_id
-        say(Progress("verify", name, index, len(entries)))
-        before = known.get(name)
-        is_verified = before is not None and before.verified and before.config == entry.config
-        must_check = when == "always" or (when == "first" and not is_verified)
-        entry.verified = not must_check and is_verified
-        assert entry.invoker is not None
-        try:
-            bench.run_poisoned(entry.invoker)
-            if must_check:
-                bench.check(name)
-                entry.verified = True
-        except OutOfMemoryError as error:
-            entry.end(Outcome.OUT_OF_MEMORY, str(error))
-        except DeviceError as error:
-            entry.end(Outcome.RUN_FAILED, str(error))
-    for entry in entries:
-        wrong = bench.refused(entry.standing.solver_id)
-        if wrong is not None:
-            entry.end(Outcome.WRONG_RESULT, wrong)
-
-
-def _judge(entries: Sequence[_Entry]) -> None:
-    """Give every measured candidate its outcome; ties within the noise go to less workspace, then registry order."""
-    timed: list[tuple[_Entry, Runner]] = []
-    for entry in entries:
-        runner = entry.runner
-        assert runner is not None
-        if runner.error is not None:
-            entry.end(Outcome.RUN_FAILED, str(runner.error))
-        elif runner.stopped:
-            entry.end(Outcome.SKIPPED_SLOW, runner.stopped)
-        else:
-            timed.append((entry, runner))
-    if not timed:
-        return
-    _, fastest = min(timed, key=lambda pair: pair[1].median_ms)
-    tied = [entry for entry, runner in timed if is_tie(runner, fastest)]
-    winner = min(tied, key=lambda entry: (entry.standing.workspace_bytes, entry.standing.order))
-    for entry, _ in timed:
-        entry.end(Outcome.WON if entry is winner else Outcome.LOST, "")
-
-
 # answers -------------------------------------------------------------------------------------------------------------
 
 
 def _candidates(
-    standings: Sequence[Standing], entries: Mapping[str, _Entry], used: Mapping[str, Known], source: Source
+    standings: Sequence[Standing], entries: Mapping[str, Entry], used: Mapping[str, Known], source: Source
 ) -> tuple[Candidate, ...]:
     rows = []
     for one in standings:
@@ -301,7 +206,7 @@ def _from_record(one: Standing, record: Known) -> Candidate:
     )  # fmt: skip
 
 
-def _from_entry(entry: _Entry, source: Source) -> Candidate:
+def _from_entry(entry: Entry, source: Source) -> Candidate:
     runner, one = entry.runner, entry.standing
     timed = runner is not None and bool(runner.samples)
     return Candidate(

@@ -158,6 +158,14 @@ class GuardedDb(ForkSafe):
         """Store tuned configs. True: the file has them; False: at most this process has."""
         return self._store(problem, records, lambda db: db.store_perf(problem, target, environment, records))
 
+    def remove_perf(self, problem_key: str, target_key: str) -> None:
+        """Remove the user's tuned configs of one problem and target. No file is made for it."""
+        with self.lock:
+            self._attempt(lambda db: db.remove_perf(problem_key, target_key), self._reading)
+            if self._memory is not None:
+                self._memory.remove_perf(problem_key, target_key)
+        self._say()
+
     def references(self, problem_key: str, perf_key: str) -> list[Reference]:
         """MIOpen's records of a problem, of every device: the user's file's, then those that only system files have."""
 

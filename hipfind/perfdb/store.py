@@ -153,6 +153,12 @@ class PerfDb(ForkSafe):
         """Tuned configs of one problem and target, of every environment, fastest first."""
         return self._point(PERF_RECORDS, problem_key, target_key)
 
+    def remove_perf(self, problem_key: str, target_key: str) -> None:
+        """Remove the tuned configs of one problem and target, of every environment."""
+        if is_text(problem_key):
+            keys = (problem_key, target_key)
+            self.write("removing perf records", lambda connection: connection.execute(_REMOVE_PERF, keys).close())
+
     def environments(self) -> dict[str, Environment]:
         """Every environment that records were made in, by fingerprint. Unreadable facts count as none."""
         return {fingerprint: _environment(facts) for fingerprint, facts in self.read(_ENVIRONMENTS)}
@@ -248,6 +254,10 @@ class PerfDb(ForkSafe):
                 raise db_fault(error, self.path, doing) from error
 
 
+_REMOVE_PERF = (
+    "DELETE FROM perf_records WHERE problem = (SELECT id FROM problems WHERE key = ?) "
+    "AND target = (SELECT id FROM targets WHERE key = ?)"
+)
 _COUNTED = ("problems", "targets", "environments", "find_records", "perf_records", "reference_records")
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
 _ENVIRONMENTS = "SELECT fingerprint, facts FROM environments ORDER BY first_seen"
