@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 from typing import Any
 
 import click
@@ -13,11 +14,13 @@ from hipfind.cli.exits import FAILED
 from hipfind.cli.options import json_option
 from hipfind.cli.output import print_json
 from hipfind.errors import ConfigError, UnknownSolverError
-from hipfind.perfdb.checkup import Checkup, examine
+from hipfind.perfdb.checkup import MISSING, Checkup, examine
+from hipfind.perfdb.layers import system_paths
 from hipfind.perfdb.store import PerfDb
 from hipfind.solvers.base import TunableSolver
 from hipfind.solvers.registry import Registry, default_registry
 
+_NOT_THERE = "take it out of HIPFIND_SYSTEM_DB_PATH, or put the file there"
 _KINDS = (
     "SELECT r.solver_id, r.solver_version, r.config, t.key, e.fingerprint, count(*) FROM {table} r "
     "JOIN targets t ON t.id = r.target JOIN environments e ON e.id = r.environment GROUP BY 1, 2, 3, 4, 5"
@@ -32,15 +35,25 @@ def check(path: str | None, as_json: bool) -> int:
 
     Exit code 0: hipfind reads it and stores in it, or will make it. 1: it does not; what is wrong and what to do is
     printed. Nothing that is stored is changed. How many records count here, and why others do not, comes with it:
-    those of another device, environment or solver version are kept for the day when they count again.
+    those of another device, environment or solver version are kept for the day when they count again. Without --db
+    the system files in force are checked, too.
     """
     found = examine(path)
     rows = _count(path) if found.facts else {}
+    system = [_layer(examine(one, read_only=True)) for one in system_paths()] if path is None else []
     if as_json:
-        print_json({**found.to_dict(), "records": rows})
+        print_json({**found.to_dict(), "records": rows, "system": [one.to_dict() for one in system]})
     else:
         _show(found, rows)
-    return 0 if found.is_usable else FAILED
+        for one in system:
+            click.echo()
+            _show(one, {})
+    return 0 if found.is_usable and all(one.is_usable for one in system) else FAILED
+
+
+def _layer(found: Checkup) -> Checkup:
+    """A system file must be there: hipfind does not make it."""
+    return dataclasses.replace(found, state="not_there", remedy=_NOT_THERE) if found.state == MISSING else found
 
 
 def _show(found: Checkup, rows: dict[str, int]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -56,3 +57,15 @@ def test_records_that_do_not_count_are_told_by_reason(cli: Cli, db_path: Path, r
     done = cli("db", "check", "--json")
     assert done.exit_code == 0
     assert json.loads(done.stdout)["records"] == {"usable": 0, reason: before["usable"]}
+
+
+def test_system_files_are_checked_too(cli: Cli, tmp_path: Path) -> None:
+    good, bad = tmp_path / "good.db", tmp_path / "bad.db"
+    PerfDb.open(good).close()
+    good.chmod(0o444)
+    assert cli("db", "check", system_db_path=str(good)).exit_code == 0
+    for state in ("not_there", "corrupt"):
+        done = cli("db", "check", "--json", system_db_path=f"{good}{os.pathsep}{bad}")
+        assert done.exit_code == 1
+        assert [one["state"] for one in json.loads(done.stdout)["system"]] == ["ok", state]
+        bad.write_bytes(b"junk" * 300)
