@@ -29,7 +29,7 @@ from hipfind.find.session import Session
 from hipfind.perfdb.checkup import examine
 from hipfind.perfdb.guard import GuardedDb
 from hipfind.perfdb.store import PerfDb
-from tests.helpers.perfdb import Faults, as_plain_user
+from tests.helpers.perfdb import Faults, as_plain_user, python_command
 
 pytestmark = pytest.mark.usefixtures("short_waits")
 
@@ -304,6 +304,35 @@ def test_a_real_disk_without_room(
         assert _check(path)[:2] == ("ok", 0)
         with PerfDb.open(path, read_only=True) as db:
             assert db.read("SELECT count(*) FROM find_records WHERE solver_version = 999")[0][0] > 0
+
+
+_QUOTA = """
+import os, resource, sys, warnings
+from hipfind.perfdb.guard import GuardedDb
+from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, find_record, found, store
+limit = os.path.getsize(sys.argv[1]) + 40_000
+resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+with warnings.catch_warnings(record=True) as seen, GuardedDb(sys.argv[1]) as db:
+    warnings.simplefilter("always")
+    saved = [store(db, f"p{n}", find_record(detail="x" * 500)) for n in range(300)]
+    assert saved[0] and not saved[-1], saved
+    assert all(len(found(db, f"p{n}")) == 1 for n in range(300))
+print(len(seen), seen[0].message)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs limits of a process")
+def test_a_file_that_may_not_grow(tmp_path: pathlib.Path, measured: bytes) -> None:
+    path = tmp_path / "hipfind.db"
+    path.write_bytes(measured)
+    root = pathlib.Path(__file__).parents[2]
+    done = subprocess.run(python_command(_QUOTA, str(path)), cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("1 ") and "kept in memory" in done.stdout
+    assert _check(path)[:2] == ("ok", 0)
+    with PerfDb.open(path, read_only=True) as db:
+        assert db.read("SELECT count(*) FROM problems WHERE key LIKE 'p%'")[0][0] > 0
+        assert db.read("SELECT count(*) FROM find_records WHERE outcome = 'won' AND detail = ''")[0][0] > 0
 
 
 # permissions ----------------------------------------------------------------------------------------------------------
