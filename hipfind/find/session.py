@@ -21,7 +21,6 @@ from hipfind.find.timing import DeviceTimer, Timer
 from hipfind.invokers.workspace import WorkspacePool
 from hipfind.perfdb.fingerprint import environment_of
 from hipfind.perfdb.guard import GuardedDb
-from hipfind.perfdb.layers import system_paths
 from hipfind.perfdb.records import Environment
 from hipfind.solvers.registry import Registry, default_registry
 
@@ -113,7 +112,10 @@ def session_for(device: str | Device | None = None, make_db: Callable[[], Guarde
     """The process's session for a device name (None: the default device) and the DB that the settings name."""
     current = settings.current()
     resolved = device if isinstance(device, Device) else get_device(device or current.device)
-    key = (resolved.name, current.user_db_path, current.disable_user_db, *system_paths())
+    key = (
+        resolved.name, current.user_db_path, current.disable_user_db, current.system_db_path,
+        current.disable_system_db, current.disable_packaged_db,
+    )  # fmt: skip
     session = _sessions.get(key)
     if session is not None and session.device is resolved:
         return session
