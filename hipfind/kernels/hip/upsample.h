@@ -86,7 +86,7 @@ HF_DEVICE acc_t element_of(const Vector<COUNT>& vector, int e) {
     return load(vector.elements[e]);
 }
 
-// A whole vector, aligned. NVRTC stores 16 bytes one element after the other where it is not told.
+// A whole vector, aligned. Compilers store 16 bytes one element after the other where they are not told.
 template <int COUNT>
 HF_DEVICE void put_whole(elem_t* to, const Vector<COUNT>& vector) {
 #if defined(HF_CUDA)
@@ -96,6 +96,14 @@ HF_DEVICE void put_whole(elem_t* to, const Vector<COUNT>& vector) {
         asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(to), "r"(words[0]), "r"(words[1]), "r"(words[2]),
                      "r"(words[3])
                      : "memory");
+        return;
+    }
+#elif defined(HF_HIP)
+    if (sizeof(vector) == 16) {
+        typedef uint32 Words __attribute__((vector_size(16), may_alias));
+        Words words;
+        HF_COPY_BITS(&words, &vector, sizeof(vector) < 16 ? sizeof(vector) : 16);
+        *(Words*)to = words;
         return;
     }
 #endif
