@@ -80,8 +80,9 @@ def info(db: PerfDb, as_json: bool) -> None:
         **{name.replace("_", " "): str(count) for name, count in facts["rows"].items()},
         "kernel cache": cache_line(facts["kernel_cache"]),
     }
+    width = max(map(len, lines)) + 2
     for name, value in lines.items():
-        click.echo(f"{name:<14}{value}")
+        click.echo(f"{name:<{width}}{value}")
     for target in facts["targets"]:
         click.echo(f"\ndevice {target['key']}  {target['name']}  find records: {target['find_records']}")
     for environment in facts["environments"]:

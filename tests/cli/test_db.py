@@ -149,7 +149,8 @@ def test_show_of_an_unknown_key_fails(cli: Cli, full_db: Path, key: str) -> None
 def test_info(cli: Cli, full_db: Path) -> None:
     text = cli("db", "info").stdout
     assert str(full_db) in text
-    assert "find records  6" in text
+    rows = dict(line.rsplit(maxsplit=1) for line in text.splitlines() if " records  " in line)
+    assert rows["find records"] == "6" and rows["reference records"] == "0"
     assert ENVIRONMENT.fingerprint in text
     facts = json.loads(cli("db", "info", "--json").stdout)
     assert facts["rows"] == {"problems": 2, "targets": 2, "environments": 2, "find_records": 6, "perf_records": 0,
