@@ -102,9 +102,13 @@ class ArraySlot:
         except np.exceptions.TooHardError:
             return False
 
-    def empty_like_kind(self, example: Any) -> Any:
-        """A new array for this slot, of the example's kind."""
-        return self._make() if type(example) is np.ndarray else empty_like_kind(example, self.descriptor)
+    def new(self, example: Any, stream: int = 0) -> tuple[Any, int]:
+        """A new array for this slot, of the example's kind, and its address. Raises ArrayError."""
+        if type(example) is np.ndarray:
+            array = self._make()
+            return array, _numpy_address(array) or 0
+        array = empty_like_kind(example, self.descriptor)
+        return array, self.output_address(array, stream)
 
     def _checked(self, array: Any, stream: int) -> ArrayRef:
         ref = array_ref(array, self.descriptor, self._device, self.role, stream)

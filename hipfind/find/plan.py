@@ -82,9 +82,7 @@ class Plan:
         if out is None:
             if not self._is_fresh_output:
                 raise ArrayError("with beta not 0 the output must be given", got="out=None", remedy="pass out=")
-            addresses[self._output_place] = self._output.output_address(
-                out := self._output.empty_like_kind(inputs[0]), stream
-            )
+            out, addresses[self._output_place] = self._output.new(inputs[0], stream)
         else:
             addresses[self._output_place] = self._output.output_address(out, stream)
             self._refuse_overlap(addresses)

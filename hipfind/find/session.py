@@ -73,7 +73,7 @@ class Answer:
 
 
 class Session:
-    """One device and what belongs to it."""
+    """One device and what belongs to it. ``registry`` None: the default one, also when solvers are registered later."""
 
     def __init__(
         self,
@@ -84,6 +84,7 @@ class Session:
     ) -> None:
         self.device = device
         self.db = db
+        self._has_own_registry = registry is not None
         self.registry = registry or default_registry()
         self.timer = timer or DeviceTimer(device)
         self.environment: Environment = environment_of(device.environment())
@@ -97,6 +98,12 @@ class Session:
         """One measurement at a time on a device: two at once would time each other."""
         with self._measuring:
             yield
+
+    def see_new_solvers(self) -> None:
+        """Take the default registry as it is now, and drop answers that did not know all of its solvers."""
+        if not self._has_own_registry and self.registry is not default_registry():
+            self.registry = default_registry()
+            self.forget()
 
     def forget(self) -> None:
         """Drop every answer and plan kept in memory; the DB stays as it is."""
@@ -118,6 +125,7 @@ def session_for(device: str | Device | None = None, make_db: Callable[[], Guarde
     )  # fmt: skip
     session = _sessions.get(key)
     if session is not None and session.device is resolved:
+        session.see_new_solvers()
         return session
     with _sessions_lock:
         session = _sessions.get(key)

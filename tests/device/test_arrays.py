@@ -45,7 +45,7 @@ def test_a_made_output_fits_its_slot(problem):
             continue
         one = slot(descriptor)
         for example in (np.zeros(1, np.float32), np.float32(3)):
-            made = one.empty_like_kind(example)
+            made = one.new(example)[0]
             assert one.output_address(made) == made.ctypes.data
             made[...] = 1  # all of it is there
             ref = array_ref(made, descriptor, "host", role)
@@ -119,7 +119,7 @@ def test_read_only_arrays_are_read_but_not_written():
 def test_empty_arrays_fit():
     descriptor = TensorDescriptor.packed((0, 3, 4, 5), "fp32")
     one = slot(descriptor)
-    for array in (np.zeros((0, 3, 4, 5), np.float32), one.empty_like_kind(np.zeros(1))):
+    for array in (np.zeros((0, 3, 4, 5), np.float32), one.new(np.zeros(1))[0]):
         assert one.output_address(array) == array.ctypes.data
         assert array_ref(array, descriptor, "host", "x").nbytes == 0
 
@@ -190,7 +190,7 @@ def test_torch_tensors_are_not_copied_and_beget_torch_tensors(torch, dtype, layo
     assert descriptor.layouts() == (layout,)
     one = slot(descriptor)
     assert one.address(tensor) == one.output_address(tensor) == tensor.data_ptr()
-    made = one.empty_like_kind(tensor)
+    made = one.new(tensor)[0]
     assert isinstance(made, torch.Tensor) and made.dtype == tensor.dtype and made.stride() == tensor.stride()
     wider = empty_like_kind(tensor, TensorDescriptor.packed(LENGTHS, "fp64"))
     assert wider.dtype == torch.float64
