@@ -78,7 +78,8 @@ def _widths(w: Coordinates, most: int, alignment: int) -> Iterator[tuple[int, in
 
 def _heights(h: Coordinates, wanted: int) -> Iterator[int]:
     """Heights of a strip to try; ``wanted``: segments that make one wave of groups."""
-    for segments in sorted({min(wanted, h.size), *(number for number in DIVISIONS if number <= h.size)}):
+    numbers = {min(wanted, h.size), h.size, *(number for number in DIVISIONS if number <= h.size)}
+    for segments in sorted(numbers):
         tile_h = -(-h.size // segments)
         if h.span(tile_h) <= ROWS:
             yield tile_h

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from hipfind.kernels.spec import BLOCK
@@ -29,6 +29,8 @@ SIZES = st.integers(1, 40) | st.integers(1, 20_000)
     line=st.sampled_from((2, 4, 8)),
     units=st.sampled_from((1, 104, 304)),
 )
+@example(sizes=(5, 854, 1, 1), align_corners=False, planes=1, inner=1, line=2, units=1)  # only single rows fit
+@settings(max_examples=200, deadline=None)
 def test_every_strip_has_room(
     sizes: tuple[int, int, int, int], align_corners: bool, planes: int, inner: int, line: int, units: int
 ) -> None:
