@@ -34,7 +34,7 @@ def size(nbytes: int | None) -> str:
         if value < 1024 or unit == "TiB":
             break
         value /= 1024
-    return f"{nbytes} B" if unit == "B" else f"{value:.3g} {unit}" if value < 1000 else f"{value:.0f} {unit}"
+    return f"{nbytes} B" if unit == "B" else f"{value:.3g} {unit}" if value < 999.5 else f"{value:.0f} {unit}"
 
 
 def parse_size(text: str) -> int:
@@ -53,7 +53,7 @@ def rate(flops: float, time_ms: float) -> str:
     if time_ms <= 0.0:
         return "-"
     gigaflops = flops / time_ms / 1e6
-    return f"{gigaflops / 1e3:.3g} TFLOP/s" if gigaflops >= 1e3 else f"{gigaflops:.3g} GFLOP/s"
+    return f"{gigaflops / 1e3:.3g} TFLOP/s" if gigaflops >= 999.5 else f"{gigaflops:.3g} GFLOP/s"
 
 
 OTHER_DIRECTION = Reason.DIRECTION.value

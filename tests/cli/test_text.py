@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hipfind.cli import text
@@ -36,6 +36,8 @@ def test_what_is_no_size_is_refused(given_text: str) -> None:
 
 
 @given(st.integers(0, 2**55))
+@example(1_023_488)  # 999.5 KiB
+@example(1024**2 - 1)
 def test_a_printed_size_is_within_one_percent(nbytes: int) -> None:
     shown = text.size(nbytes)
     number, unit = shown.split()
