@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import math
 import mmap
 import threading
 import weakref
@@ -31,10 +32,7 @@ class OutputMemory:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
         """An array in C order, contents undefined. Raises MemoryError."""
-        count = 1
-        for length in shape:
-            count *= length
-        nbytes = count * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         if nbytes < LEAST_BYTES:
             return np.empty(shape, dtype)
         block = self._take(nbytes) or _new_block(nbytes)

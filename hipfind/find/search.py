@@ -139,9 +139,7 @@ class Search:
         """The probe, and repeats where it is near the best. Raises DeviceError."""
         best = self._best_runner
         while len(runner.samples) < REPEATS:
-            if runner.prepare is not None:
-                runner.prepare()
-            runner.samples.append(self.bench.session.timer.measure_ms(runner.run))
+            runner.sample(self.bench.session.timer)
             if best is not None and min(runner.samples) > _NEAR * best.median_ms:
                 return
 

@@ -71,6 +71,12 @@ class Runner:
     def is_racing(self) -> bool:
         return self.error is None and not self.stopped
 
+    def sample(self, timer: Timer) -> None:
+        """Run once, timed. Raises DeviceError."""
+        if self.prepare is not None:
+            self.prepare()
+        self.samples.append(timer.measure_ms(self.run))
+
     @property
     def median_ms(self) -> float:
         return statistics.median(self.samples)
@@ -103,20 +109,14 @@ def race(
         for runner in order:
             if runner.samples and limit_ms and timer.now_ms() - start > limit_ms:
                 return
-            _sample(runner, timer)
+            try:
+                runner.sample(timer)
+            except DeviceError as error:
+                runner.error = error
         if round_index == MIN_ROUNDS - 2:
             _stop_far_behind(runners)
         if on_round is not None:
             on_round(round_index + 1, MAX_ROUNDS)
-
-
-def _sample(runner: Runner, timer: Timer) -> None:
-    try:
-        if runner.prepare is not None:
-            runner.prepare()
-        runner.samples.append(timer.measure_ms(runner.run))
-    except DeviceError as error:
-        runner.error = error
 
 
 def _is_decided(order: Sequence[Runner]) -> bool:

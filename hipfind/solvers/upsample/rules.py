@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import KernelStep, flat
 from hipfind.problem.dtypes import DType
@@ -51,9 +53,9 @@ def feasible(target: Target, solution: Solution) -> Applicability:
     return APPLICABLE
 
 
-def taps_of(w: Coordinates) -> int:
-    """Columns of the widest window where kernels are compiled for that, else 0."""
-    return next((taps for taps in _NARROW if w.span(1) <= taps), 0)
+def taps_of(w: Coordinates, widths: Sequence[int] = _NARROW) -> int:
+    """Columns of the widest window, rounded up to one of the ``widths`` that kernels are compiled for, else 0."""
+    return next((taps for taps in widths if w.span(1) <= taps), 0)
 
 
 def pack_of(elements: int, most: int) -> int:

@@ -118,7 +118,7 @@ def _inner_sizes(problem: UpsampleProblem) -> list[int]:
 def _strip_step(problem: UpsampleProblem, layout: _Layout) -> KernelStep:
     h, w, planes, line, pack, alignment, tiling = layout
     is_single = planes.inner == 1
-    taps = next((taps for taps in _TAPS if w.span(1) <= taps), 0)
+    taps = rules.taps_of(w, _TAPS)
     if taps and is_single:  # each thread keeps the weights that it needs, and sums whole windows
         tiling, columns = tiling._replace(parts_w=1), 1
     else:
