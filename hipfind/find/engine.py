@@ -98,6 +98,7 @@ def _find(
         candidates,
         stored,
         notes,
+        tuple(entry.searched for entry in entries.values() if entry.searched is not None),
     )
 
 

@@ -14,7 +14,7 @@ from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing
 from hipfind.find.configs import solution_of, tuned_configs
 from hipfind.find.modes import Tuning
-from hipfind.find.report import OnProgress, Outcome, Progress
+from hipfind.find.report import OnProgress, Outcome, Progress, Searched
 from hipfind.find.search import search_all
 from hipfind.find.session import Session
 from hipfind.find.timing import Runner, is_tie, race
@@ -38,6 +38,7 @@ class Entry:
     outcome: Outcome | None = None
     reason: str = ""
     verified: bool = False
+    searched: Searched | None = None
 
     def end(self, outcome: Outcome, reason: str) -> None:
         self.outcome, self.reason = outcome, reason
@@ -94,7 +95,10 @@ def _set_configs(bench: Bench, entries: Sequence[Entry], tune: Tuning, say: OnPr
     if tune is not Tuning.NOTHING:
         tunable = [one.standing for one in entries if one.standing.solver.IsTunable()]
         wanted = [one for one in tunable if tune is Tuning.ALL or one.solver_id not in configs]
-        configs |= search_all(bench, wanted, say)
+        searches = search_all(bench, wanted, say)
+        configs |= {name: one.config for name, one in searches.items() if one.config}
+        for entry in entries:
+            entry.searched = searches.get(entry.standing.solver_id)
     for entry in entries:
         entry.config = entry.config or configs.get(entry.standing.solver_id, "")
 

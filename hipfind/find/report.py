@@ -81,12 +81,29 @@ class Candidate:
 
 
 @dataclasses.dataclass(frozen=True)
+class Searched:
+    """What the search for one solver's perf config did. ``config`` is "" and ``time_ms`` None where none was right.
+
+    ``default_ms``: median of the default config, None where it gave no right result; ``tried``: configs that were run
+    or compiled, ``failed`` of them without a right result.
+    """
+
+    solver_id: str
+    config: str
+    time_ms: float | None
+    default_ms: float | None
+    tried: int
+    failed: int
+
+
+@dataclasses.dataclass(frozen=True)
 class FindReport:
     """Answer of a Find.
 
     ``results``: usable choices, fastest first. ``candidates``: every solver of the operation with its outcome, in
     registry order. ``source``: where the answer as a whole came from. ``stored``: whether the DB now holds it.
-    ``notes``: sentences for people, e.g. records that were not trusted and why.
+    ``notes``: sentences for people, e.g. records that were not trusted and why. ``searches``: one for each solver that
+    was tuned.
     """
 
     problem: Problem
@@ -97,6 +114,7 @@ class FindReport:
     candidates: tuple[Candidate, ...]
     stored: bool = False
     notes: tuple[str, ...] = ()
+    searches: tuple[Searched, ...] = ()
 
     @property
     def best(self) -> Choice | None:
@@ -114,6 +132,7 @@ class FindReport:
             "results": [choice.to_dict() for choice in self.results],
             "candidates": [candidate.to_dict() for candidate in self.candidates],
             "notes": list(self.notes),
+            "searches": [dataclasses.asdict(search) for search in self.searches],
         }
 
 

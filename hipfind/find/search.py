@@ -19,7 +19,7 @@ from hipfind import settings
 from hipfind.errors import CompileError, DeviceError
 from hipfind.find.bench import Bench
 from hipfind.find.candidates import Standing
-from hipfind.find.report import OnProgress, Progress
+from hipfind.find.report import OnProgress, Progress, Searched
 from hipfind.find.timing import Runner, is_tie
 from hipfind.invokers.invoker import build
 from hipfind.perfdb.records import PerfRecord
@@ -47,26 +47,23 @@ class Budget:
         return cls(float(current.tune_time_limit_ms), current.tune_configs, current.tune_patience)
 
 
-def search_all(bench: Bench, standings: Sequence[Standing], say: OnProgress) -> dict[str, str]:
+def search_all(bench: Bench, standings: Sequence[Standing], say: OnProgress) -> dict[str, Searched]:
     """Search a config for each of these (tunable) solvers; stores what it found and returns it by solver id.
 
     An interrupt leaves, too, but what was found until then is stored first.
     """
-    found: dict[str, PerfRecord] = {}
+    searches: dict[str, Search] = {}
     session = bench.session
     try:
         for standing in standings:
-            search = Search(standing, bench, Budget.from_settings(), say)
-            try:
-                search.run()
-            finally:
-                if search.best is not None:
-                    found[standing.solver_id] = search.best
+            search = searches[standing.solver_id] = Search(standing, bench, Budget.from_settings(), say)
+            search.run()
     finally:
+        found = [one.best for one in searches.values() if one.best is not None]
         if found:
-            session.db.store_perf(bench.problem, session.device.target, session.environment, list(found.values()))
+            session.db.store_perf(bench.problem, session.device.target, session.environment, found)
             session.forget()
-    return {name: record.config for name, record in found.items()}
+    return {name: search.searched for name, search in searches.items()}
 
 
 @dataclasses.dataclass
@@ -78,6 +75,7 @@ class Search:
     budget: Budget
     say: OnProgress
     best: PerfRecord | None = None
+    default_ms: float | None = None
     tried: int = 0
     failures: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
     _best_runner: Runner | None = None
@@ -98,12 +96,27 @@ class Search:
                 break
             self.say(Progress("tune", f"{self.standing.solver_id} {config}", self.tried, len(configs)))
             since_best = 0 if self._try(solver, config) else since_best + 1
+            if self.tried == 0 and self.best is not None:
+                self.default_ms = self.best.time_ms
             self.tried += 1
         _log.info(
             "tuned solver=%s problem=%s configs=%d config=%s time_ms=%s failures=%s", self.standing.solver_id,
             problem.key(), self.tried, self.best.config if self.best else "none",
             f"{self.best.time_ms:.6g}" if self.best else "-", dict(self.failures),
         )  # fmt: skip
+
+    @property
+    def searched(self) -> Searched:
+        """What was done, for the report."""
+        best = self.best
+        return Searched(
+            self.standing.solver_id,
+            best.config if best else "",
+            best.time_ms if best else None,
+            self.default_ms,
+            self.tried,
+            self.failures.total(),
+        )
 
     def _try(self, solver: TunableSolver[Any, Any], config: Any) -> bool:
         """Measure one config; True when it is the best so far."""

@@ -14,7 +14,7 @@ from hipfind import settings
 from hipfind.find.engine import find
 from hipfind.find.immediate import answer
 from hipfind.find.plan import make_plan
-from hipfind.find.report import Outcome, Progress, Source
+from hipfind.find.report import Outcome, Progress, Searched, Source
 from hipfind.find.session import Session
 from hipfind.problem.conv import ConvProblem
 from tests.find.conftest import MakeSession
@@ -53,6 +53,17 @@ def test_the_best_config_is_found_stored_and_used(make_session: MakeSession, pro
     assert again.best == dataclasses.replace(report.best, source=Source.USER_DB)
     assert answer(problem, session).choices[0].config == "tile=64"
     assert make_plan(problem, session)._invoker.solution.config == "tile=64"
+
+
+def test_the_report_says_what_each_search_did(make_session: MakeSession, problem: ConvProblem) -> None:
+    table = behaviours({16: 3.0, 32: 2.5, 64: 1.0}) | {"Tuned.tile=128": Behaviour((0.1,), compile_error="spills")}
+    never = Behaviour((1.0,), launch_error="illegal address")
+    table |= {"Never.tile=1": never, "Plain": Behaviour((9.0,))}
+    solvers = [fake_tunable("Tuned", TILES), fake_tunable("Never", (1,)), fake_solver("Plain")]
+    report = find(problem, make_session(solvers, table), tune=True)
+    assert report.searches == (Searched("Tuned", "tile=64", 1.0, 3.0, 4, 1), Searched("Never", "", None, None, 1, 1))
+    assert report.to_dict()["searches"][0]["default_ms"] == 3.0
+    assert find(problem, make_session(solvers, table)).searches == ()
 
 
 @pytest.mark.parametrize("bad", [
