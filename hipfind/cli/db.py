@@ -24,7 +24,7 @@ from hipfind.cli.rows import print_rows, row_options
 from hipfind.cli.table import Column, print_table
 from hipfind.errors import PerfDbError
 from hipfind.perfdb.queries import Filter, ProblemRecords, Winner, list_winners, problem_records
-from hipfind.perfdb.records import StoredFind
+from hipfind.perfdb.records import StoredFind, StoredPerf
 from hipfind.perfdb.references import Reference, references, references_under
 from hipfind.perfdb.store import PerfDb
 from hipfind.problem.conv import DIRECTIONS
@@ -49,6 +49,14 @@ _RECORDS = (
     Column("Config", leave_out=5),
     Column("Age", right=True, leave_out=1),
     Column("Detail", wraps=True),
+)
+_CONFIGS = (
+    Column("Solver"),
+    Column("Tuned config"),
+    Column("Time ms", right=True),
+    Column("Samples", right=True, leave_out=2),
+    Column("Age", right=True, leave_out=1),
+    Column("Refused", wraps=True),
 )
 _TRUST = {True: "trusted", False: "stale", None: "other device"}
 
@@ -141,7 +149,7 @@ def _winner_row(one: Winner, now: float) -> list[str]:
 @reads_db
 @json_option
 def show(db: PerfDb, key: str, as_json: bool) -> None:
-    """Show all records of one problem: every solver in every environment, and MIOpen's own where some were imported.
+    """Show all records of one problem: every solver in every environment, tuned configs, and MIOpen's own records.
 
     KEY is hipfind's key of the problem, as `db list` prints it, or MIOpen's find-db key.
     """
@@ -167,23 +175,20 @@ def show(db: PerfDb, key: str, as_json: bool) -> None:
 def _problem_dict(
     one: ProblemRecords, environments: dict[str, dict[str, str]], found: Sequence[Reference]
 ) -> dict[str, Any]:
-    records = [
-        {
-            **dataclasses.asdict(stored.record),
-            "target": stored.target_key,
-            "environment": stored.environment,
-            "created_at": stored.created_at,
-        }
-        for stored in one.records
-    ]
-    used = {stored.environment for stored in one.records}
+    used = {stored.environment for stored in one.records} | {stored.environment for stored in one.configs}
     known = {name: facts for name, facts in environments.items() if name in used}
     return {
         "problem": one.columns,
-        "records": records,
+        "records": [_stored_dict(stored) for stored in one.records],
+        "configs": [_stored_dict(stored) for stored in one.configs],
         "environments": known,
         "references": [reference.to_dict() for reference in found],
     }
+
+
+def _stored_dict(stored: StoredFind | StoredPerf) -> dict[str, Any]:
+    place = {"target": stored.target_key, "environment": stored.environment, "created_at": stored.created_at}
+    return {**dataclasses.asdict(stored.record), **place}
 
 
 def _echo_references(found: Sequence[Reference]) -> None:
@@ -196,15 +201,34 @@ def _echo_problem(one: ProblemRecords, environments: dict[str, dict[str, str]]) 
     click.echo(f"problem  {one.columns['key']}")
     if one.columns["miopen_key"]:
         click.echo(f"MIOpen   {one.columns['miopen_key']}")
-    groups: dict[tuple[str, str], list[StoredFind]] = {}
-    for stored in one.records:
-        groups.setdefault((stored.target_key, stored.environment), []).append(stored)
-    for (target, environment), records in groups.items():
+    places = [(stored.target_key, stored.environment) for stored in one.records]
+    places += [(stored.target_key, stored.environment) for stored in one.configs]
+    for place in dict.fromkeys(places):
+        target, environment = place
         click.echo(f"\ndevice {target}, environment {environment}")
         for name, value in environments.get(environment, {}).items():
             click.echo(f"  {name}: {value}")
-        click.echo()
-        print_table(_RECORDS, _record_rows(records))
+        records = [stored for stored in one.records if (stored.target_key, stored.environment) == place]
+        configs = [stored for stored in one.configs if (stored.target_key, stored.environment) == place]
+        for columns, rows in ((_RECORDS, _record_rows(records)), (_CONFIGS, _config_rows(configs))):
+            if rows:
+                click.echo()
+                print_table(columns, rows)
+
+
+def _config_rows(configs: Sequence[StoredPerf]) -> list[list[str]]:
+    now = time.time()
+    return [
+        [
+            one.record.solver_id,
+            one.record.config,
+            text.ms_with_spread(one.record.time_ms, one.record.spread_ms),
+            str(one.record.samples),
+            age(one.age_s(now)),
+            text.one_line(one.record.refused or "-"),
+        ]
+        for one in configs
+    ]
 
 
 def _record_rows(records: Sequence[StoredFind]) -> list[list[str]]:

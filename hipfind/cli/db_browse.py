@@ -19,6 +19,7 @@ from hipfind.perfdb.store import PerfDb
 LOOPBACK = "127.0.0.1"
 _FACETS = {
     "results": ["solver", "outcome", "device", "direction", "dtype", "environment"],
+    "tuned_configs": ["solver", "device", "direction", "dtype", "refused"],
     "reference_results": ["solver", "device", "direction", "dtype"],
     "problems": ["operation", "direction", "dtype", "layout", "filter", "stride"],
     "find_records": ["solver_id", "outcome", "target", "environment"],
@@ -26,7 +27,7 @@ _FACETS = {
     "superseded": ["kind", "origin"],
 }
 _LABELS = {"problems": "key", "targets": "key", "environments": "fingerprint", "reference_sources": "name"}
-_SORT = {"results": "time_ms", "reference_results": "time_ms"}
+_SORT = {"results": "time_ms", "tuned_configs": "time_ms", "reference_results": "time_ms"}
 _LIMITS = {"facet_time_limit_ms": 5000, "sql_time_limit_ms": 20000, "default_page_size": 50}
 """A file of MIOpen's has 200,000 records, which Datasette's own limits are too short for."""
 _WINS = """SELECT device, solver, count(*) AS wins, sum(time_ms) AS total_ms FROM results

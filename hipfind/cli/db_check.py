@@ -22,8 +22,8 @@ from hipfind.solvers.registry import Registry, default_registry
 
 _NOT_THERE = "take it out of HIPFIND_SYSTEM_DB_PATH, or put the file there"
 _KINDS = (
-    "SELECT r.solver_id, r.solver_version, r.config, t.key, e.fingerprint, count(*) FROM {table} r "
-    "JOIN targets t ON t.id = r.target JOIN environments e ON e.id = r.environment GROUP BY 1, 2, 3, 4, 5"
+    "SELECT {refused}, r.solver_id, r.solver_version, r.config, t.key, e.fingerprint, count(*) FROM {table} r "
+    "JOIN targets t ON t.id = r.target JOIN environments e ON e.id = r.environment GROUP BY 1, 2, 3, 4, 5, 6"
 )
 
 
@@ -76,9 +76,9 @@ def _count(path: str | None) -> dict[str, int]:
     registry = default_registry()
     with PerfDb.open(path, read_only=True) as db:
         here = environments_here(db)
-        for table in ("find_records", "perf_records"):
-            for *kind, count in db.read(_KINDS.format(table=table)):
-                counts[_kind(registry, here, *kind)] += count
+        for table, refused in (("find_records", "0"), ("perf_records", "r.refused IS NOT NULL")):
+            for is_refused, *kind, count in db.read(_KINDS.format(table=table, refused=refused)):
+                counts["refused_config" if is_refused else _kind(registry, here, *kind)] += count
     return dict(counts)
 
 

@@ -51,6 +51,13 @@ _SOLVERS = (
     Column("x", right=True, leave_out=3),
     Column("Newest", right=True, leave_out=1),
 )
+_CONFIGS = (
+    Column("Device"),
+    Column("Solver"),
+    Column("Tuned configs", right=True),
+    Column("Refused", right=True),
+    Column("Newest", right=True),
+)
 _ENVIRONMENTS = (
     Column("Environment"),
     Column("Records", right=True),
@@ -103,7 +110,9 @@ _EXAMPLES = {"input": ", e.g. 56x56", "filter": ", e.g. 3x3", "dtype": " (one wo
 @click.option("--newer-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only what is so old at most.")
 @click.option("--older-than", type=click.FloatRange(min=0), metavar="DAYS", help="Only what is so old at least.")
 @click.option("--reference", is_flag=True, help="Records that were imported from MIOpen, instead of our own.")
-@click.option("--sql", metavar="SELECT", help="One SELECT instead; the views results and reference_results help.")
+@click.option(
+    "--sql", metavar="SELECT", help="One SELECT instead, e.g. of the views results, tuned_configs, reference_results."
+)
 @click.option("--limit", type=click.IntRange(min=0), default=_SHOWN, show_default=True, help="At most so many; 0: all.")
 @reads_db
 @row_options
@@ -174,7 +183,7 @@ def _reference_cells(one: dict[str, Any]) -> list[str]:
 @reads_db
 @row_options
 def stats_(db: PerfDb, form: str, device: str) -> None:
-    """Show who wins how often, what that saves, how old records are, and their environments.
+    """Show who wins how often, what that saves, tuned configs, how old records are, and their environments.
 
     A problem counts in its newest environment. Saved: the sum of ms against the second best solver, and against the
     naive one, over the problems timed with it; x: the geometric mean of the ratio. --csv has the solvers only.
@@ -194,6 +203,12 @@ def _print_stats(found: Stats, now: float) -> None:
          _ratio(one.second_ratio), text.ms(one.saved_naive_ms), _ratio(one.naive_ratio), age(now - one.newest_at)]
         for one in found.solvers
     ])  # fmt: skip
+    if found.configs:
+        click.echo()
+        print_table(_CONFIGS, [
+            [one.device, one.solver_id, str(one.configs), str(one.refused), age(now - one.newest_at)]
+            for one in found.configs
+        ])  # fmt: skip
     click.echo()
     print_table(_ENVIRONMENTS, [
         [one.fingerprint, str(one.find_records), str(one.problems), age(now - one.first_seen),

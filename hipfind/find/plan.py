@@ -173,7 +173,7 @@ def _choices(
 def _build(problem: Problem, session: Session, choice: Choice) -> Plan:
     canonical = problem.canonical()
     solver, target = session.registry.get(choice.solver_id), session.device.target
-    solution = solution_or_default(solver, target, canonical, choice.config)
+    solution = solution_or_default(session, canonical, choice.solver_id, choice.config)
     try:
         invoker = build(solution, session.device, canonical.roles)
     except DeviceError as error:

@@ -91,6 +91,8 @@ class Session:
         self.workspaces = WorkspacePool(device)
         self.answers: LruCache[Answer] = LruCache(_KEPT_PLANS)
         self.plans: LruCache[Any] = LruCache(_KEPT_PLANS)
+        self.reported_configs: set[tuple[str, str, str]] = set()
+        """Problem, solver and config of each recorded config that was refused with a warning."""
         self._measuring = threading.Lock()
 
     @contextlib.contextmanager

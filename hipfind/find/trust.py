@@ -47,14 +47,12 @@ def known_records(
     Records of solvers that are unknown or do not apply any more are passed over.
     """
     lookup = session.db.lookup(problem.key(), session.device.target.key, session.environment)
-    known, outdated = _sifted(lookup, problem, session, standings)
+    known, unused = _sifted(lookup, problem, session, standings)
     notes = [
         f"{count} record(s) not used: {reason}"
         for reason, count in collections.Counter(stale.reason for stale in lookup.stale).items()
     ]
-    if outdated:
-        notes.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
-    return known, tuple(notes)
+    return known, (*notes, *unused)
 
 
 def nearest_records(
@@ -78,30 +76,36 @@ def nearest_records(
 def _sifted(
     lookup: Lookup[FindRecord], problem: Problem, session: Session, standings: Mapping[str, Standing]
 ) -> tuple[dict[str, Known], list[str]]:
-    """Records that count by solver id, and the solvers whose records are of an earlier version."""
+    """Records that count by solver id, and a note on those that do not."""
     known: dict[str, Known] = {}
     outdated: list[str] = []
+    refused: list[str] = []
     for stored in lookup.trusted:
         standing = standings.get(stored.record.solver_id)
         if standing is None:
             continue
-        if not _is_current(stored, standing, problem, session):
+        try:
+            is_current = _is_current(stored, standing, problem, session)
+        except ConfigError as error:
+            refused.append(f"the record of {stored.record.solver_id} was not used: {error}")
+            continue
+        if not is_current:
             outdated.append(stored.record.solver_id)
             continue
         record = _known(stored)
         if record is not None:
             known[record.solver_id] = record
-    return known, outdated
+    if outdated:
+        refused.append(f"records of an earlier version of {', '.join(sorted(outdated))} were not used")
+    return known, refused
 
 
 def _is_current(stored: StoredFind, standing: Standing, problem: Problem, session: Session) -> bool:
+    """Whether it is of today's solver and sources. Raises ConfigError with the rule that its config breaks."""
     record = stored.record
     if record.solver_version != standing.solver.version:
         return False
-    try:
-        solution = solution_of(standing.solver, session.device.target, problem, record.config)
-    except ConfigError:
-        return False
+    solution = solution_of(standing.solver, session.device.target, problem, record.config)
     return record.source_hash == solution.source_hash
 
 

@@ -26,7 +26,7 @@ from hipfind.perfdb.faults import DbFault, Fault, printable
 from hipfind.perfdb.forksafe import ForkSafe
 from hipfind.perfdb.layers import SystemLayers
 from hipfind.perfdb.queries import nearest_find_records
-from hipfind.perfdb.records import Environment, FindRecord, Lookup, PerfRecord, R, Stale, Stored
+from hipfind.perfdb.records import Environment, FindRecord, Lookup, PerfRecord, R, Stale, Stored, StoredPerf
 from hipfind.perfdb.recovery import set_aside
 from hipfind.perfdb.references import Reference, references
 from hipfind.perfdb.salvage import salvage
@@ -143,8 +143,12 @@ class GuardedDb(ForkSafe):
         return Lookup(tuple(one for one in lookup.trusted if one.target_key == nearest), ())
 
     def lookup_perf(self, problem_key: str, target_key: str, environment: Environment) -> Lookup[PerfRecord]:
-        """Tuned configs, as ``lookup``."""
-        return self._look_up(lambda db: db.perf_records(problem_key, target_key), environment)
+        """Tuned configs, as ``lookup``. One that was refused counts as not there."""
+
+        def find(db: PerfDb) -> list[StoredPerf]:
+            return [one for one in db.perf_records(problem_key, target_key) if one.record.refused is None]
+
+        return self._look_up(find, environment)
 
     def store_find(
         self, problem: Problem, target: Target, environment: Environment, records: Sequence[FindRecord]
@@ -157,6 +161,13 @@ class GuardedDb(ForkSafe):
     ) -> bool:
         """Store tuned configs. True: the file has them; False: at most this process has."""
         return self._store(problem, records, lambda db: db.store_perf(problem, target, environment, records))
+
+    def refuse_perf(self, refused: StoredPerf, rule: str) -> None:
+        """Mark a tuned config as refused, so that no process uses it again. One of a system file cannot be marked."""
+        if not refused.layer:
+            with self.lock:
+                self._save_or_keep(lambda db: db.refuse_perf(refused, rule))
+            self._say()
 
     def remove_perf(self, problem_key: str, target_key: str) -> None:
         """Remove the user's tuned configs of one problem and target. No file is made for it."""

@@ -29,6 +29,8 @@ KINDS = ("find", "perf", "reference")
 RECORD_TABLES: dict[str, RecordTable[Any]] = {"find": FIND_RECORDS, "perf": PERF_RECORDS}
 SOURCE_COLUMNS = ("digest", "name", "imported_at")
 _REFERENCE_FIELDS = ("form", "miopen_key", "value", "best_solver", "best_ms")
+_NEWER = ("refused",)
+"""Columns that lines of an earlier schema do not have."""
 _MOST_DEVICES = 2**31
 
 
@@ -133,7 +135,8 @@ def _illegal(reason: str, text: str) -> PerfDbError:
 def _record(line: dict[str, Any]) -> Line:
     kind = line["kind"]
     table = RECORD_TABLES[kind]
-    values = {column: line["record"][column] for column in table.columns}
+    given = line["record"]
+    values = {column: given.get(column) if column in _NEWER else given[column] for column in table.columns}
     for column, value in values.items():  # JSON of other programs writes 1.0 as 1, and true for 1
         if column.endswith("_ms") and isinstance(value, int):
             values[column] = float(value)

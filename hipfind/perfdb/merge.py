@@ -23,6 +23,8 @@ _OWNERS = (("problems", PROBLEM_COLUMNS), ("targets", TARGET_COLUMNS), ("environ
            ("reference_sources", lines.SOURCE_COLUMNS))  # fmt: skip
 _RECORD_KEY: tuple[str, ...] = ("problem", "target", "environment", "solver_id")
 _REFERENCE_KEY: tuple[str, ...] = ("target", "form", "miopen_key")
+_NOTHING = {"time_ms": "-1", "refused": "''"}
+"""What stands for NULL when two records are compared: of two that differ in the mark alone the marked one stays."""
 _REFERENCE_DATA = ("problem", "source", "value", "best_solver", "best_ms")
 
 
@@ -167,7 +169,9 @@ def _contents(kind: str, schema: str, record: str) -> str:
         made = f"(SELECT imported_at FROM {schema}.reference_sources o WHERE o.id = {record}.source)"
         return f"{made}, {record}.value"
     columns = (one for one in lines.RECORD_TABLES[kind].columns if one != "solver_id")
-    compared = (f"coalesce({record}.{one}, -1)" if one == "time_ms" else f"{record}.{one}" for one in columns)
+    compared = (
+        f"coalesce({record}.{one}, {_NOTHING[one]})" if one in _NOTHING else f"{record}.{one}" for one in columns
+    )
     return ", ".join((f"{record}.created_at", *compared))
 
 

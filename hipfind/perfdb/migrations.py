@@ -27,6 +27,7 @@ class Migration:
 MIGRATIONS: tuple[Migration, ...] = (
     Migration("find_and_perf_records", schema.FIRST_TABLES),
     Migration("reference_records", schema.REFERENCE_TABLES),
+    Migration("refused_configs", schema.REFUSED_CONFIGS),
 )
 """The n-th migration leads to schema version n."""
 

@@ -6,9 +6,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from hipfind.perfdb.records import WON, StoredFind, is_text
+from hipfind.perfdb.records import WON, StoredFind, StoredPerf, is_text
 from hipfind.perfdb.store import PerfDb
-from hipfind.perfdb.tables import FIND_RECORDS, PROBLEM_COLUMNS
+from hipfind.perfdb.tables import FIND_RECORDS, PERF_RECORDS, PROBLEM_COLUMNS
 from hipfind.target import Target
 
 
@@ -90,10 +90,14 @@ def _winner(row: Sequence[Any], here: Mapping[str, str]) -> Winner:
 
 @dataclasses.dataclass(frozen=True)
 class ProblemRecords:
-    """One problem's columns and find records, of every target and environment, by target, then newest environment."""
+    """One problem's columns, find records and tuned configs, of every target and environment.
+
+    Records are ordered by target, then by the newest environment.
+    """
 
     columns: dict[str, Any]
     records: tuple[StoredFind, ...]
+    configs: tuple[StoredPerf, ...]
 
 
 def problem_records(db: PerfDb, key: str) -> list[ProblemRecords]:
@@ -102,7 +106,11 @@ def problem_records(db: PerfDb, key: str) -> list[ProblemRecords]:
     rows = db.read(f"SELECT {columns} FROM problems WHERE key = ? OR miopen_key = ? ORDER BY key", (key, key))
     order = " WHERE p.key = ? ORDER BY t.key, e.first_seen DESC, r.time_ms IS NULL, r.time_ms, r.solver_id"
     return [
-        ProblemRecords(dict(zip(PROBLEM_COLUMNS, row, strict=True)), tuple(db.stored(FIND_RECORDS, order, row[:1])))
+        ProblemRecords(
+            dict(zip(PROBLEM_COLUMNS, row, strict=True)),
+            tuple(db.stored(FIND_RECORDS, order, row[:1])),
+            tuple(db.stored(PERF_RECORDS, order, row[:1])),
+        )
         for row in rows
     ]
 

@@ -82,7 +82,11 @@ class FindRecord:
 
 @dataclasses.dataclass(frozen=True)
 class PerfRecord:
-    """A tuned config of one solver, with its time. Fields as in FindRecord."""
+    """A tuned config of one solver, with its time. Fields as in FindRecord.
+
+    ``refused``: the rule that the config was found to break when it was to be used, None while it is good. One that
+    was refused is kept, and used no more; a search that writes the solver's config again takes its place.
+    """
 
     solver_id: str
     solver_version: int
@@ -92,9 +96,12 @@ class PerfRecord:
     spread_ms: float
     samples: int
     workspace_bytes: int
+    refused: str | None = None
 
     def invalid_reason(self) -> str:
         """As FindRecord.invalid_reason."""
+        if not (self.refused is None or (is_text(self.refused) and self.refused)):
+            return f"refused must be the rule that the config breaks, or nothing, not {self.refused!r}"
         return _common_reason(self) or _milliseconds_reason("time_ms", self.time_ms)
 
 

@@ -128,6 +128,12 @@ class _Damaged:
         self._connection = connection
         self.tables = tables
 
+    def columns(self, table: str) -> set[str]:
+        """Names of a table's columns; empty where they cannot be read."""
+        with contextlib.suppress(sqlite3.Error, UnicodeDecodeError):
+            return {name.decode() for _, name, *_ in self._connection.execute(f"PRAGMA table_info({table})")}
+        return set()
+
     def rows(self, table: str, columns: tuple[str, ...]) -> Iterator[Row]:
         """Id and columns of every readable row of a table with ids."""
         sql = f"SELECT id, {', '.join(columns)} FROM {table} NOT INDEXED WHERE id >= ? ORDER BY id"
@@ -232,8 +238,10 @@ class _Transfer:
             self._new.write("storing recovered records", lambda connection, batch=batch: write(connection, batch))  # type: ignore[misc]
 
     def _columns(self, table: str) -> dict[str, str]:
-        """Names and types of a table's columns but for the id."""
-        return {name: kind for _, name, kind, *_ in self._new.read(f"PRAGMA table_info({table})") if name != "id"}
+        """Names and types of a table's columns but for the id, and for those that the old file's schema has not yet."""
+        old = self._old.columns(table)
+        new = self._new.read(f"PRAGMA table_info({table})")
+        return {name: kind for _, name, kind, *_ in new if name != "id" and (not old or name in old)}
 
 
 def _insert(table: str, columns: Mapping[str, str]) -> str:

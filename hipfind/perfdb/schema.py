@@ -154,3 +154,15 @@ REFERENCE_TABLES = (
 MIOpen's key, which can hold a layout hint that ours does not have; ``problem`` is NULL where MIOpen's key is of no
 problem that hipfind has.
 """
+
+_REFUSED = "ALTER TABLE perf_records ADD COLUMN refused TEXT"
+
+_TUNED_CONFIGS = f"""
+CREATE VIEW tuned_configs AS SELECT {_SHAPE}, p.miopen_key, t.key AS device, t.name AS device_name,
+  e.fingerprint AS environment, r.solver_id AS solver, r.config, r.time_ms, r.spread_ms, r.samples,
+  r.workspace_bytes, r.refused, r.solver_version, r.source_hash, r.created_at
+FROM perf_records r JOIN problems p ON p.id = r.problem JOIN targets t ON t.id = r.target
+  JOIN environments e ON e.id = r.environment"""
+
+REFUSED_CONFIGS = (_REFUSED, _TUNED_CONFIGS)
+"""``perf_records.refused`` is the rule that a config was found to break, NULL for one that is good."""

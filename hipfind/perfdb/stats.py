@@ -40,6 +40,10 @@ _REFERENCES = """
 SELECT t.key, s.name, r.form, count(*), s.imported_at FROM reference_records r JOIN targets t ON t.id = r.target
 JOIN reference_sources s ON s.id = r.source GROUP BY 1, 2, 3, 5 ORDER BY 1, 3, 2"""
 
+_CONFIGS = """
+SELECT device, solver, count(*), count(refused), max(created_at) FROM tuned_configs
+WHERE device IN (SELECT key FROM targets WHERE ? IN ('', key, arch, vendor)) GROUP BY 1, 2 ORDER BY 1, 2"""
+
 
 @dataclasses.dataclass(frozen=True)
 class SolverStats:
@@ -57,6 +61,17 @@ class SolverStats:
     second_ratio: float | None
     saved_naive_ms: float
     naive_ratio: float | None
+    newest_at: float
+
+
+@dataclasses.dataclass(frozen=True)
+class ConfigStats:
+    """Tuned configs of one solver on one device, in all environments, and how many of them were refused."""
+
+    device: str
+    solver_id: str
+    configs: int
+    refused: int
     newest_at: float
 
 
@@ -88,6 +103,7 @@ class Stats:
     """All of it. ``to_dict`` gives JSON-ready data."""
 
     solvers: tuple[SolverStats, ...]
+    configs: tuple[ConfigStats, ...]
     environments: tuple[EnvironmentStats, ...]
     references: tuple[ReferenceStats, ...]
 
@@ -111,6 +127,7 @@ def stats(db: PerfDb, device: str = "") -> Stats:
     solvers.sort(key=lambda one: (one.device, -one.wins, one.solver_id))
     return Stats(
         tuple(solvers),
+        tuple(ConfigStats(*row) for row in db.read(_CONFIGS, (device,))),
         tuple(EnvironmentStats(*row) for row in db.read(_ENVIRONMENTS)),
         tuple(ReferenceStats(*row) for row in db.read(_REFERENCES)),
     )

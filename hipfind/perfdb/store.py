@@ -17,7 +17,7 @@ from hipfind.perfdb.connect import Link, retry_while_locked
 from hipfind.perfdb.faults import DbFault, Fault, db_fault, printable
 from hipfind.perfdb.forksafe import ForkSafe
 from hipfind.perfdb.records import Environment, FindRecord, PerfRecord, R, Stored, StoredFind, StoredPerf, is_text
-from hipfind.perfdb.tables import FIND_RECORDS, PERF_RECORDS, OwnerTable, RecordTable, Row
+from hipfind.perfdb.tables import FIND_RECORDS, PERF_RECORDS, OwnerTable, RecordTable, Row, writable
 from hipfind.problem.base import Problem
 from hipfind.target import Target
 
@@ -153,6 +153,12 @@ class PerfDb(ForkSafe):
         """Tuned configs of one problem and target, of every environment, fastest first."""
         return self._point(PERF_RECORDS, problem_key, target_key)
 
+    def refuse_perf(self, refused: StoredPerf, rule: str) -> None:
+        """Mark a tuned config as refused with the rule that it breaks; one written since then stays as it is."""
+        one = refused.record
+        mark = (writable(rule), refused.problem_key, refused.target_key, refused.environment, one.solver_id, one.config)
+        self.write("marking a perf record", lambda connection: connection.execute(_REFUSE_PERF, mark).close())
+
     def remove_perf(self, problem_key: str, target_key: str) -> None:
         """Remove the tuned configs of one problem and target, of every environment."""
         if is_text(problem_key):
@@ -257,6 +263,11 @@ class PerfDb(ForkSafe):
 _REMOVE_PERF = (
     "DELETE FROM perf_records WHERE problem = (SELECT id FROM problems WHERE key = ?) "
     "AND target = (SELECT id FROM targets WHERE key = ?)"
+)
+_REFUSE_PERF = (
+    "UPDATE perf_records SET refused = ? WHERE problem = (SELECT id FROM problems WHERE key = ?) "
+    "AND target = (SELECT id FROM targets WHERE key = ?) "
+    "AND environment = (SELECT id FROM environments WHERE fingerprint = ?) AND solver_id = ? AND config = ?"
 )
 _COUNTED = ("problems", "targets", "environments", "find_records", "perf_records", "reference_records")
 _SIZE = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"

@@ -47,7 +47,7 @@ ENVIRONMENT_COLUMNS = ("fingerprint", "facts", "first_seen")
 
 def target_row(target: Target) -> Row:
     """Values of TARGET_COLUMNS."""
-    return (target.key, target.vendor, target.arch, target.compute_units, _writable(target.name))
+    return (target.key, target.vendor, target.arch, target.compute_units, writable(target.name))
 
 
 def environment_row(environment: Environment) -> Row:
@@ -103,14 +103,14 @@ class RecordTable(Generic[R]):
         )
 
     def row(self, record: R) -> Row:
-        return tuple(_writable(getattr(record, column)) for column in self.columns)
+        return tuple(writable(getattr(record, column)) for column in self.columns)
 
     def stored(self, row: Row, in_memory: bool) -> Stored[R]:
         problem_key, target_key, environment, created_at, *values = row
         return Stored(self.make(values), problem_key, target_key, environment, created_at, in_memory)
 
 
-def _writable(value: Any) -> Any:
+def writable(value: Any) -> Any:
     """Text as sqlite can hold it: a reason that quotes a strange path must not keep a record from being stored."""
     return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 

@@ -19,6 +19,7 @@ from tests.helpers.perfdb import (
     TARGET,
     FakeProblem,
     find_record,
+    perf_record,
 )
 
 PATCHES = ConvProblem.create("bwd", (9500, 3, 14, 14), (1280, 3, 14, 14), stride=14, dtype="bf16")
@@ -135,6 +136,30 @@ def test_show_has_every_record_of_a_problem(cli: Cli, full_db: Path, key: str) -
         (OTHER_TARGET.key, ENVIRONMENT.fingerprint, "GemmBwdRest", 0.75),
     ]
     assert problem["environments"][ENVIRONMENT.fingerprint] == dict(ENVIRONMENT.facts)
+
+
+def test_show_and_stats_have_tuned_configs_and_the_rule_that_refused_one(cli: Cli, full_db: Path) -> None:
+    with PerfDb.open(full_db) as db:
+        db.store_perf(PATCHES, TARGET, ENVIRONMENT, [perf_record("GemmBwdRest", 1.0), perf_record("Newcomer", 2.0)])
+        db.store_perf(STRIDED, TARGET, ENVIRONMENT, [perf_record("Newcomer", 3.0, refused="odd tile")])
+    shown = cli("db", "show", STRIDED.key()).stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("Newcomer")]
+    assert line.split()[1:4] == ["64x64", "3.000", "±0.010"] and line.endswith("odd tile")
+    (problem,) = json.loads(cli("db", "show", STRIDED.key(), "--json").stdout)
+    (config,) = problem["configs"]
+    assert (config["config"], config["refused"], config["target"]) == ("64x64", "odd tile", TARGET.key)
+    assert "Tuned config" in cli("db", "show", PATCHES.key()).stdout
+    stats = json.loads(cli("db", "stats", "--json").stdout)["configs"]
+    assert [(one["solver_id"], one["configs"], one["refused"]) for one in stats] == [
+        ("GemmBwdRest", 1, 0), ("Newcomer", 2, 1)
+    ]  # fmt: skip
+    assert json.loads(cli("db", "stats", "--json", "--device", "host").stdout)["configs"] == []
+    (line,) = [line for line in cli("db", "stats").stdout.splitlines() if line.split()[1:4] == ["Newcomer", "2", "1"]]
+    assert line.startswith(TARGET.key)
+    found = json.loads(cli("db", "query", "--json", "--sql", "SELECT solver, refused FROM tuned_configs").stdout)
+    assert {"solver": "Newcomer", "refused": "odd tile"} in found
+    counts = json.loads(cli("db", "check", "--json").stdout)["records"]
+    assert counts["refused_config"] == 1
 
 
 @pytest.mark.parametrize("key", ["conv-fwd-nonsense", "", "\udcff"])

@@ -26,6 +26,7 @@ from hipfind.device.devices import get_device
 from hipfind.find.engine import find
 from hipfind.find.plan import make_plan
 from hipfind.find.session import Session
+from hipfind.perfdb import schema
 from hipfind.perfdb.checkup import examine
 from hipfind.perfdb.guard import GuardedDb
 from hipfind.perfdb.store import PerfDb
@@ -97,7 +98,8 @@ def _directory(path: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
 def _older(path: pathlib.Path, patch: pytest.MonkeyPatch) -> None:
     """Back to the first schema."""
     _sql(
-        path, "DROP VIEW results", "DROP VIEW reference_results", "DROP TABLE reference_records",
+        path, "DROP VIEW tuned_configs", "DROP TABLE perf_records", schema.FIRST_TABLES[-1],
+        "DROP VIEW results", "DROP VIEW reference_results", "DROP TABLE reference_records",
         "DROP TABLE reference_sources", "DROP TABLE superseded", "DELETE FROM migrations WHERE id > 1",
         "PRAGMA user_version = 1",
     )  # fmt: skip

@@ -72,6 +72,22 @@ def test_miopens_text_comes_back_byte_for_byte(tmp_path: pathlib.Path, packing: 
         assert rows(db) == [1, 1, 0, 0, 0, 3, 0]
 
 
+def test_a_mark_is_exported_and_imported_and_older_lines_have_none(tmp_path: pathlib.Path) -> None:
+    with PerfDb.open(tmp_path / "a.db") as db, PerfDb.open(tmp_path / "b.db") as new:
+        db.store_perf(FakeProblem(), TARGET, ENVIRONMENT, [perf_record("A", refused="odd tile"), perf_record("B")])
+        text = exported(db, exporting.export_lines, ("perf",))
+        import_file(new, write(tmp_path, text, "a.jsonl"))
+        assert {one.record for one in new.perf_records("problem", TARGET.key)} == {
+            perf_record("A", refused="odd tile"), perf_record("B")
+        }  # fmt: skip
+        assert exported(new, exporting.export_lines, ("perf",)) == text
+    older = text.replace(',"refused":null', "").replace(',"refused":"odd tile"', "")
+    assert "refused" not in older
+    with PerfDb.open(tmp_path / "c.db") as last:
+        import_file(last, write(tmp_path, older, "b.jsonl"))
+        assert {one.record.refused for one in last.perf_records("problem", TARGET.key)} == {None}
+
+
 def test_a_reference_is_found_by_problem_and_keeps_miopens_key(tmp_path: pathlib.Path) -> None:
     problem = ConvProblem.from_miopen_key(KEY)
     with PerfDb.open(tmp_path / "a.db") as db:

@@ -142,6 +142,25 @@ def _all_records(db: PerfDb) -> tuple[set[tuple[object, ...]], set[tuple[object,
     }
 
 
+@pytest.mark.parametrize("into", [0, 1])
+def test_a_mark_goes_with_its_record_and_stays_where_only_one_file_has_it(
+    tmp_path: pathlib.Path, monkeypatch: pytest.MonkeyPatch, into: int
+) -> None:
+    monkeypatch.setattr(store_module.time, "time", lambda: 1000.0)
+    with PerfDb.open(tmp_path / "a.db") as marked, PerfDb.open(tmp_path / "b.db") as plain:
+        for db in (marked, plain):
+            db.store_perf(FakeProblem("both"), TARGET, ENVIRONMENT, [perf_record()])
+        marked.store_perf(FakeProblem("one"), TARGET, ENVIRONMENT, [perf_record(refused="odd tile")])
+        marked.refuse_perf(marked.perf_records("both", TARGET.key)[0], "odd tile")
+        dbs = (marked, plain)
+        report = merge(dbs[into], dbs[1 - into])
+        for key in ("both", "one"):
+            (found,) = dbs[into].perf_records(key, TARGET.key)
+            assert found.record == perf_record(refused="odd tile")
+        assert [one.kept_new for one in report.conflicts] == [into == 1]
+        assert merge(dbs[into], dbs[1 - into]).added["perf"] == 0
+
+
 def test_the_file_with_the_newest_environment_is_first(dbs: tuple[PerfDb, PerfDb], tmp_path: pathlib.Path) -> None:
     first, second = dbs
     with PerfDb.open(tmp_path / "empty.db") as empty:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pathlib
 import random
@@ -13,10 +14,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hipfind.perfdb.guard import GuardedDb
+from hipfind.perfdb.migrations import MIGRATIONS
 from hipfind.perfdb.records import FindRecord
 from hipfind.perfdb.salvage import OWNERS, RECORDS, salvage
 from hipfind.perfdb.store import Finds, PerfDb
-from tests.helpers.perfdb import ENVIRONMENT, TARGET, FakeProblem, find_record, perf_record
+from tests.helpers.perfdb import ENVIRONMENT, OLD, TARGET, FakeProblem, build_version, find_record, perf_record
 
 PAGE = 4096
 COUNT = 400
@@ -146,6 +148,33 @@ def test_what_was_stored_meanwhile_stays(tmp_path: pathlib.Path, sound: bytes) -
     with PerfDb.open(new) as db:
         assert [one.record for one in db.find_records("p3", TARGET.key)] == [newer, *_records(3)[1:]]
         assert [one.record for one in db.find_records("p0", TARGET.key)] == _records(0)
+
+
+@pytest.mark.parametrize(
+    ("version", "spoilt"),
+    [
+        (version, spoilt)
+        for version in range(1, len(MIGRATIONS) + 1)
+        for spoilt in ("nothing", "header", "first page")
+        if version > 1 or spoilt != "first page"  # a first schema's few pages do not fit a newer first page
+    ],
+)
+def test_a_damaged_file_of_an_earlier_schema_keeps_its_records(
+    tmp_path: pathlib.Path, version: int, spoilt: str
+) -> None:
+    path = tmp_path / "x.db.corrupt"
+    build_version(path, version)
+    kept = (pathlib.Path(__file__).parent / "schemas" / f"{version}.sql").read_text().splitlines()
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for line in kept:
+            if line.startswith("INSERT INTO") and "migrations" not in line:
+                connection.execute(line)
+    length = {"nothing": 0, "header": 100, "first page": PAGE}[spoilt]
+    path.write_bytes(b"\x5a" * length + path.read_bytes()[length:])
+    salvage(path, lambda: PerfDb.open(tmp_path / "new.db"))
+    with PerfDb.open(tmp_path / "new.db") as db:
+        assert [one.record for one in db.find_records("old", TARGET.key)] == [OLD]
+        assert [one.record for one in db.perf_records("old", TARGET.key)] == [perf_record()]
 
 
 def test_a_file_without_anything_readable_makes_no_new_one(tmp_path: pathlib.Path) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 import pathlib
 import sqlite3
+import subprocess
 from typing import Any
 
 import pytest
@@ -26,7 +28,9 @@ from tests.helpers.perfdb import (
     Faults,
     find_record,
     perf_record,
+    python_command,
 )
+from tests.helpers.process import ROOT
 
 _TEXT = st.text(st.characters(exclude_categories=["Cs"]))
 _COUNT = st.integers(0, 2**63 - 1)
@@ -101,6 +105,40 @@ def test_perf_records_are_kept_apart_from_find_records() -> None:
         found = [one.record for one in db.perf_records("problem", TARGET.key)]
         assert found == [perf_record("A", 0.5, config="32x32"), perf_record("B", 1.0)]
         assert _records(db) == [find_record("A")]
+
+
+def test_a_refused_config_is_marked_kept_and_cleared_when_it_is_written_again(tmp_path: pathlib.Path) -> None:
+    rule = "tile 3 is not a power of two \udcff"
+    with PerfDb.open(tmp_path / "a.db") as db, PerfDb.open(tmp_path / "a.db") as other:
+        db.store_perf(FakeProblem(), TARGET, ENVIRONMENT, [perf_record("A"), perf_record("B")])
+        first, second = db.perf_records("problem", TARGET.key)
+        db.refuse_perf(first, rule)
+        for one in (db, other):
+            marked = dataclasses.replace(first.record, refused="tile 3 is not a power of two \\udcff")
+            assert {stored.record for stored in one.perf_records("problem", TARGET.key)} == {marked, second.record}
+        other.store_perf(FakeProblem(), TARGET, ENVIRONMENT, [perf_record("A", config="32x32")])
+        db.refuse_perf(first, rule)  # of the config that was there before
+        assert {one.record.refused for one in db.perf_records("problem", TARGET.key)} == {None}
+
+
+def test_another_process_sees_the_mark(tmp_path: pathlib.Path) -> None:
+    path = tmp_path / "a.db"
+    code = (
+        "import sys; from hipfind.perfdb.store import PerfDb; db = PerfDb.open(sys.argv[1], read_only=True)\n"
+        "print(*(one.record.refused for one in db.perf_records('problem', sys.argv[2])))"
+    )
+    with PerfDb.open(path) as db:
+        db.store_perf(FakeProblem(), TARGET, ENVIRONMENT, [perf_record("A")])
+        db.refuse_perf(db.perf_records("problem", TARGET.key)[0], "odd tile")
+        command = python_command(code, str(path), TARGET.key)
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout == "odd tile\n"
+
+
+@pytest.mark.parametrize("refused", ["", 3, "\udcff"])
+def test_a_mark_without_a_rule_is_not_stored(refused: Any) -> None:
+    with PerfDb.in_memory() as db, pytest.raises(DbFault, match="refused must be the rule"):
+        db.store_perf(FakeProblem(), TARGET, ENVIRONMENT, [perf_record(refused=refused)])
 
 
 @pytest.mark.parametrize("time_ms", [math.nan, math.inf, -1.0])
