@@ -38,6 +38,16 @@ _COLUMNS = (
 )
 
 
+def _parse_configs(context: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> dict[str, str]:
+    configs = {}
+    for value in values:
+        solver_id, equals, config = value.partition("=")
+        if not (solver_id and equals and config):
+            raise click.BadParameter(f"a config is given as ID=TEXT, e.g. GemmFwdRest=rank=1 (got {value!r})")
+        configs[solver_id] = config
+    return configs
+
+
 def find_options(function: AnyFunction) -> AnyFunction:
     """What ``find`` takes besides the problem."""
     for option in (
@@ -55,6 +65,14 @@ def find_options(function: AnyFunction) -> AnyFunction:
             "--tune",
             is_flag=True,
             help="First search the best perf config of every tunable solver; Ctrl-C keeps what was found.",
+        ),
+        click.option(
+            "--config",
+            "configs",
+            multiple=True,
+            metavar="ID=TEXT",
+            callback=_parse_configs,
+            help="Measure this solver with this perf config, and all as NORMAL does; nothing is stored. Repeatable.",
         ),
         workspace_limit_option,
         find_mode_option,
@@ -81,6 +99,7 @@ def run_find(
     verify: str | None,
     tune: bool,
     solvers: tuple[str, ...],
+    configs: dict[str, str],
     device: str | None,
     as_json: bool,
 ) -> int:
@@ -89,7 +108,7 @@ def run_find(
     with _only(solvers):
         for problem in problems:
             with find_progress() as on_progress:
-                report = api.find(problem, find_mode, workspace_limit, device, verify, tune, on_progress)
+                report = api.find(problem, find_mode, workspace_limit, device, verify, tune, on_progress, configs)
             reports.append(report)
             if not as_json:
                 print_report(report)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hipfind.device.base import Device
 from hipfind.device.devices import DeviceInfo, list_devices
 from hipfind.find import engine, reference
@@ -23,6 +25,7 @@ def find(
     verify: str | None = None,
     tune: bool = False,
     on_progress: OnProgress | None = None,
+    configs: Mapping[str, str] | None = None,
 ) -> FindReport:
     """Find the fastest solver: measures what the perf DB does not know yet, and stores it.
 
@@ -30,7 +33,9 @@ def find(
     ``workspace_limit`` in bytes; a result under a limit that excluded somebody is not stored. ``verify``: "first",
     "always", "off". ``tune``: search the best perf config of every tunable solver first; the configs are stored as they
     are found, also when Ctrl-C ends the search, and used by every later Find and plan of this problem.
-    ``on_progress`` is called with a Progress for each step.
+    ``on_progress`` is called with a Progress for each step. ``configs``: perf configs as text by solver id, to be
+    measured in place of the known ones; all is measured as mode "normal" does, and nothing is stored. One that its
+    solver refuses is reported with the rule that it breaks, and the solver runs with its default.
     """
     return engine.find(
         problem,
@@ -40,6 +45,7 @@ def find(
         verify=verify,
         tune=tune,
         on_progress=on_progress,
+        configs=configs,
     )
 
 

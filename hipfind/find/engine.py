@@ -11,8 +11,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from hipfind import settings
+from hipfind.errors import ConfigError
 from hipfind.find import reference
 from hipfind.find.candidates import Standing, sort_candidates
+from hipfind.find.configs import solution_of
 from hipfind.find.immediate import answer
 from hipfind.find.measure import Entry, measure
 from hipfind.find.modes import Enforce, FindMode, Tuning
@@ -37,16 +39,21 @@ def find(
     verify: str | None = None,
     tune: bool = False,
     on_progress: OnProgress | None = None,
+    configs: Mapping[str, str] | None = None,
 ) -> FindReport:
     """Find the fastest solver of a problem. See hipfind.find for the arguments."""
     current = settings.current()
     chosen, enforce = FindMode.parse(mode or current.find_mode), Enforce.in_force()
-    if enforce is not Enforce.NONE:
+    for solver_id in configs or ():
+        session.registry.get(solver_id)
+    if configs or enforce is not Enforce.NONE:
         chosen = FindMode.NORMAL
     if enforce is Enforce.DB_CLEAN:
         session.db.remove_perf(problem.canonical().key(), session.device.target.key)
     with settings.override(**({"verify": verify} if verify else {})):
-        report = _find(problem.canonical(), session, chosen, workspace_limit, enforce.tuning(tune), on_progress)
+        report = _find(
+            problem.canonical(), session, chosen, workspace_limit, enforce.tuning(tune), on_progress, configs or {}
+        )
     report = dataclasses.replace(report, problem=problem)
     _log_report(report)
     return report
@@ -59,6 +66,7 @@ def _find(
     workspace_limit: int | None,
     tune: Tuning,
     on_progress: OnProgress | None,
+    configs: Mapping[str, str],
 ) -> FindReport:
     standings = sort_candidates(problem, session, dynamic_only=mode.dynamic_only)
     runnable = {one.solver_id: one for one in standings if one.may_run}
@@ -66,6 +74,7 @@ def _find(
     notes += reference.notes(problem, session)
     used = known if mode.uses_db and tune is Tuning.NOTHING else {}
     entries = _entries(runnable, workspace_limit)
+    notes += _give_configs(entries, configs, problem, session)
     missing = [entry for name, entry in entries.items() if entry.is_in and name not in used]
     if problem.is_empty:
         source = Source.TRIVIAL
@@ -86,7 +95,7 @@ def _find(
             measure(problem, session, missing, known, tune, on_progress)
     candidates = _candidates(standings, entries, used, source)
     stored = False
-    if source is Source.MEASURED and _is_general(candidates):
+    if source is Source.MEASURED and not configs and _is_general(candidates):
         stored = store_candidates(problem, session, candidates)
         session.forget()
     return FindReport(
@@ -109,6 +118,23 @@ def _entries(runnable: Mapping[str, Standing], workspace_limit: int | None) -> d
         if workspace_limit is not None and needed > workspace_limit:
             entry.end(Outcome.WORKSPACE_TOO_SMALL, f"needs {needed} bytes, limit {workspace_limit}")
     return entries
+
+
+def _give_configs(
+    entries: Mapping[str, Entry], configs: Mapping[str, str], problem: Problem, session: Session
+) -> tuple[str, ...]:
+    """Give candidates the configs that the caller asked for; a note for each that its solver refuses."""
+    notes = []
+    for solver_id, config in configs.items():
+        entry = entries.get(solver_id)
+        if entry is not None and entry.is_in:
+            try:
+                entry.config = solution_of(entry.standing.solver, session.device.target, problem, config).config
+            except ConfigError as error:
+                notes.append(f"the config asked for is refused, {solver_id} runs with its default: {error}")
+                _log.warning("%s", notes[-1])
+                entry.config = entry.standing.solver.GetSolution(session.device.target, problem).config
+    return tuple(notes)
 
 
 def _is_own(used: Mapping[str, Known]) -> bool:

@@ -93,7 +93,7 @@ def _set_configs(bench: Bench, entries: Sequence[Entry], tune: Tuning, say: OnPr
     """Give each tunable candidate without a config the one that the DB has, or that a search finds now and stores."""
     configs = tuned_configs(bench.problem, bench.session, {one.standing.solver_id: one.standing for one in entries})
     if tune is not Tuning.NOTHING:
-        tunable = [one.standing for one in entries if one.standing.solver.IsTunable()]
+        tunable = [one.standing for one in entries if one.standing.solver.IsTunable() and not one.config]
         wanted = [one for one in tunable if tune is Tuning.ALL or one.solver_id not in configs]
         searches = search_all(bench, wanted, say)
         configs |= {name: one.config for name, one in searches.items() if one.config}

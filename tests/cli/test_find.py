@@ -61,6 +61,31 @@ def test_tuning_measures_again_and_keeps_the_configs(cli: Cli, db_path: Path) ->
     assert "rank=0" in line and line.endswith("user DB")
 
 
+def test_a_config_of_the_command_line_is_measured_and_not_stored(cli: Cli, db_path: Path) -> None:
+    (report,) = loaded(cli, "find", *POINT, "-F", "2", "--config", "GemmBwdRest=rank=0")
+    assert (report["source"], report["mode"], report["notes"]) == ("measured now", "NORMAL", [])
+    assert not db_path.exists()
+
+
+def test_a_config_of_the_command_line_that_breaks_a_rule_is_named_and_the_find_goes_on(cli: Cli) -> None:
+    result = cli("find", *POINT, "-F", "2", "--config", "GemmBwdRest=rank=7", "--config", "ConvDirectNaiveConvBwd=x=1")
+    assert result.exit_code == 0
+    notes = [line for line in result.stdout.splitlines() if line.startswith("note: the config asked for is refused, ")]
+    assert len(notes) == 2
+    assert "GemmBwdRest runs with its default: " in notes[0] and "rank 7" in notes[0]
+    assert "ConvDirectNaiveConvBwd has no perf configs" in notes[1]
+    (row,) = [line for line in result.stdout.splitlines() if line.startswith("GemmBwdRest ")]
+    assert "rank=0" in row
+
+
+@pytest.mark.parametrize("value", ["GemmBwdRest", "=rank=0", "GemmBwdRest=", "GemmBwd=rank=0"])
+def test_a_config_without_a_solver_or_a_text_is_wrong_use(cli: Cli, db_path: Path, value: str) -> None:
+    result = cli("find", *POINT, "-F", "2", "--config", value)
+    assert result.exit_code == 2
+    assert value.split("=")[0] in result.stderr
+    assert not db_path.exists()
+
+
 def test_a_second_find_answers_from_the_db(cli: Cli, db_path: Path) -> None:
     (first,) = loaded(cli, "find", *POINT, "-F", "2")
     rows = rows_in(db_path)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pathlib
+import sqlite3
+from collections.abc import Callable
 
 import pytest
 from hypothesis import HealthCheck, given
@@ -11,14 +14,17 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from hipfind import settings
+from hipfind.errors import PerfDbWarning, UnknownSolverError
 from hipfind.find.engine import find
 from hipfind.find.immediate import answer
 from hipfind.find.plan import make_plan
 from hipfind.find.report import Outcome, Progress, Searched, Source
 from hipfind.find.session import Session
+from hipfind.perfdb.store import PerfDb
 from hipfind.problem.conv import ConvProblem
 from tests.find.conftest import MakeSession
 from tests.helpers.fakes import Behaviour, fake_solver
+from tests.helpers.perfdb import Faults
 from tests.helpers.tunable import fake_tunable
 
 TILES = (16, 32, 64, 128)
@@ -123,18 +129,117 @@ def test_an_interrupt_keeps_what_was_found(make_session: MakeSession, problem: C
     assert {one.solver_id: one.config for one in report.candidates} == {"Tuned": kept, "Later": "tile=1"}
 
 
-def test_a_record_whose_config_is_not_legal_any_more_gives_the_default(
-    make_session: MakeSession, problem: ConvProblem, caplog: pytest.LogCaptureFixture
+def refusals(session: Session, problem: ConvProblem) -> dict[str, str | None]:
+    """Rule by config, of every perf record in the file."""
+    with PerfDb.open(settings.current().user_db_path, read_only=True) as db:
+        stored = db.perf_records(problem.key(), session.device.target.key)
+    return {one.record.config: one.record.refused for one in stored}
+
+
+Ask = Callable[[ConvProblem, Session], object]
+
+
+@pytest.mark.parametrize("ask", [find, answer, make_plan])
+def test_a_recorded_config_that_is_not_legal_any_more_is_marked_and_the_default_used(
+    make_session: MakeSession, problem: ConvProblem, caplog: pytest.LogCaptureFixture, ask: Ask
 ) -> None:
     table = behaviours({16: 2.0, 32: 1.0})
     first = make_session([fake_tunable("Tuned", (16, 32))], table)
     find(problem, first, tune=True)
-    later = make_session([fake_tunable("Tuned", (16,))], table)
+    assert refusals(first, problem) == {"tile=32": None}
     with caplog.at_level(logging.WARNING, logger="hipfind.find"):
-        report = find(problem, later)
+        later = make_session([fake_tunable("Tuned", (16,))], table)
+        ask(problem, later)
+        (warning,) = caplog.messages
+        assert "config of Tuned is refused, its default takes its place" in warning and "tile 32" in warning
+        (rule,) = refusals(later, problem).values()
+        assert rule is not None and "tile 32" in rule
+        ask(problem, make_session([fake_tunable("Tuned", (16,))], table))  # as another process
+        find(problem, make_session([fake_tunable("Tuned", (16, 32))], table), mode="normal")
+        assert len(caplog.messages) == 1, "a marked config is not looked at again"
+    assert refusals(first, problem) == {"tile=32": rule}, "what was stored stays"
+    report = find(problem, make_session([fake_tunable("Tuned", (16, 32))], table), tune=True)
+    assert report.best is not None and report.best.config == "tile=32"
+    assert refusals(first, problem) == {"tile=32": None}, "a search clears the mark"
+
+
+def test_a_refused_find_record_names_its_rule(make_session: MakeSession, problem: ConvProblem) -> None:
+    table = behaviours({16: 2.0, 32: 1.0})
+    find(problem, make_session([fake_tunable("Tuned", (16, 32))], table), tune=True)
+    report = find(problem, make_session([fake_tunable("Tuned", (16,))], table))
     assert report.best is not None and (report.best.config, report.source) == ("tile=16", Source.MEASURED)
-    assert "tile 32" in caplog.text
-    assert perf_records(later, problem) == {"Tuned": ("tile=32", 1.0)}, "what was stored stays"
+    (note,) = report.notes
+    assert note.startswith("the record of Tuned was not used: ") and "tile 32" in note
+
+
+def test_a_system_file_is_not_marked_and_warns_once_a_session(
+    make_session: MakeSession, problem: ConvProblem, db_path: pathlib.Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table = behaviours({16: 2.0, 32: 1.0})
+    first = make_session([fake_tunable("Tuned", (16, 32))], table)
+    find(problem, first, tune=True)
+    first.db.close()
+    system = db_path.rename(db_path.with_name("system.db"))
+    system.chmod(0o444)
+    before = system.read_bytes()
+    with settings.override(system_db_path=str(system)), caplog.at_level(logging.WARNING, logger="hipfind.find"):
+        later = make_session([fake_tunable("Tuned", (16,))], table)
+        for _ in range(3):
+            later.forget()
+            answer(problem, later)
+    assert len(caplog.messages) == 1
+    assert system.read_bytes() == before and not db_path.exists()
+
+
+def test_a_mark_that_cannot_be_stored_stops_nothing(
+    make_session: MakeSession, problem: ConvProblem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = behaviours({16: 2.0, 32: 1.0})
+    first = make_session([fake_tunable("Tuned", (16, 32))], table)
+    find(problem, first, tune=True)
+    first.db.close()
+    later = make_session([fake_tunable("Tuned", (16,))], table)
+    with monkeypatch.context() as patch, pytest.warns(PerfDbWarning, match="disk I/O error"):
+        faults = Faults(patch, "UPDATE perf_records", sqlite3.OperationalError("disk I/O error"))
+        assert answer(problem, later).choices[0].solver_id == "Tuned"
+        faults.stop()
+    assert refusals(first, problem) == {"tile=32": None}
+    later.db.close()  # writes what the file did not take
+    assert refusals(first, problem) != {"tile=32": None}
+
+
+def test_a_config_that_the_caller_asks_for_is_measured_and_not_stored(
+    make_session: MakeSession, problem: ConvProblem
+) -> None:
+    session = make_session([fake_tunable("Tuned", (16, 32, 64))], behaviours({16: 2.0, 32: 1.0, 64: 0.5}))
+    find(problem, session)
+    report = find(problem, session, configs={"Tuned": "tile=32"}, tune=True)
+    assert report.best is not None and (report.best.config, report.best.time_ms) == ("tile=32", 1.0)
+    assert (report.source, report.stored, report.searches, report.notes) == (Source.MEASURED, False, (), ())
+    assert launches(session)["Tuned.tile=64"] == 0
+    assert find(problem, session).results[0].config == "tile=16"
+
+
+@pytest.mark.parametrize(("config", "rule"), [("tile=3", "tile 3"), ("3", "written tile=N")])
+def test_a_config_asked_for_that_breaks_a_rule_is_named_and_the_default_runs(
+    make_session: MakeSession, problem: ConvProblem, config: str, rule: str
+) -> None:
+    session = make_session([fake_tunable("Tuned", (16, 32))], behaviours({16: 2.0, 32: 1.0}))
+    find(problem, session, tune=True)
+    report = find(problem, session, configs={"Tuned": config})
+    assert report.best is not None and report.best.config == "tile=16"
+    (note,) = report.notes
+    assert "is refused, Tuned runs with its default" in note and rule in note and config in note
+
+
+def test_a_solver_without_configs_takes_none_and_an_unknown_one_is_an_error(
+    make_session: MakeSession, problem: ConvProblem
+) -> None:
+    session = make_session([fake_solver("Plain")], {"Plain": Behaviour((1.0,))})
+    (note,) = find(problem, session, configs={"Plain": "tile=1"}).notes
+    assert "Plain has no perf configs" in note
+    with pytest.raises(UnknownSolverError, match="Plan"):
+        find(problem, session, configs={"Plan": "tile=1"})
 
 
 def test_another_version_of_a_solver_is_tuned_anew(make_session: MakeSession, problem: ConvProblem) -> None:
