@@ -11,16 +11,13 @@ import click
 from hipfind import settings
 from hipfind.cli import text
 from hipfind.problem.base import Problem
-from hipfind.problem.conv import ConvProblem
 from hipfind.problem.driver import DriverCommand
 from hipfind.problem.driver_flags import BASES, PROBLEM_FLAGS, Flag
-from hipfind.problem.upsample import UpsampleProblem
+from hipfind.problem.keys import problem_of_key
 
 AnyFunction = Callable[..., Any]
 
 _BY_DTYPE = {dtype.value: base for base, dtype in BASES.items() if base != "convfp32"}  # which is conv
-_PARSERS: dict[str, Callable[[str], Problem]] = {"conv": ConvProblem.from_key, "upsample": UpsampleProblem.from_key}
-"""By the first word of a key."""
 PREFIX = "flag_"
 """Marks the parameters that are MIOpenDriver's flags, which may not clash with a command's own."""
 
@@ -82,12 +79,6 @@ def _problems(given: dict[str, str], dtype: str | None, key: str | None) -> Sequ
     return [problem_of_key(key)]
 
 
-def problem_of_key(key: str) -> Problem:
-    """The problem of one of hipfind's keys, whatever the operation, or of one of MIOpen's. Raises ParseError."""
-    parse = _PARSERS.get(key.partition("-")[0], ConvProblem.from_miopen_key)
-    return parse(key)
-
-
 def parse_bytes(context: click.Context, parameter: click.Parameter, value: str | None) -> int | None:
     return None if value is None else text.parse_size(value)
 
@@ -104,5 +95,7 @@ find_mode_option = click.option(
     help=f"{', '.join(f'{name} ({number})' for name, number in settings.FIND_MODES.items())}."
     "  [default: HIPFIND_FIND_MODE]",
 )
-device_option = click.option("--device", metavar="NAME", help="Device, e.g. host.  [default: HIPFIND_DEVICE]")
+device_option = click.option(
+    "--device", metavar="NAME", help="Device, e.g. host, hip:1, null:gfx942.  [default: HIPFIND_DEVICE]"
+)
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
