@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 from hipfind.errors import HipfindError, UnknownSolverError
 from hipfind.solvers.base import Solver
+from hipfind.solvers.depthwise.bwd import ConvDirectDepthwiseBwd
+from hipfind.solvers.depthwise.fwd import ConvDirectDepthwiseFwd
+from hipfind.solvers.depthwise.wrw import ConvDirectDepthwiseWrw
 from hipfind.solvers.direct.empty_batch import ConvEmptyBatch
 from hipfind.solvers.direct.naive_bwd import ConvDirectNaiveConvBwd
 from hipfind.solvers.direct.naive_fwd import ConvDirectNaiveConvFwd
@@ -46,6 +49,9 @@ S = TypeVar("S", bound=SolverClass)
 
 PREFERRED: tuple[SolverClass, ...] = (
     ConvEmptyBatch,
+    ConvDirectDepthwiseFwd,
+    ConvDirectDepthwiseBwd,
+    ConvDirectDepthwiseWrw,
     GemmFwd1x1_0_1,
     GemmFwd1x1_0_2,
     GemmFwdPointPadded,

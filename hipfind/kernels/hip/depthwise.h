@@ -1,0 +1,121 @@
+// What the kernels of depthwise convolution share: which rows and columns of the source a tile of results meets, and how
+// a row of them comes into registers.
+//
+// Filter, stride, dilation and padding are definitions, and so is the tile: every index into it is known to the compiler,
+// which keeps all of it in registers. A tile has TILE_H x TILE_W results of CHANNELS neighbouring channels; CHANNEL_LAST
+// says that PIXEL channels lie together, else CHANNELS is 1. Positions in the source count from the tile's base: its first
+// result times the stride, or, where BACKWARD, divided by it.
+#pragma once
+#include "vectors.h"
+
+#if defined(HF_HOST)
+#define HF_UNROLL
+#define HF_SIMD _Pragma("omp simd")
+constexpr int MEMBERS = HF_GROUP;
+#else
+#define HF_UNROLL _Pragma("unroll")
+#define HF_SIMD _Pragma("unroll")
+constexpr int MEMBERS = HF_BLOCK;
+#endif
+
+HF_DEVICE int64 least(int64 a, int64 b) { return a < b ? a : b; }
+
+#define FLOORED(a, b) ((a) >= 0 ? (a) / (b) : -(((b) - 1 - (a)) / (b)))
+
+// One axis of a tile. Source positions low..high are all that its results meet.
+template <int TAPS, int STRIDE, int DILATION, int PAD, int TILE>
+struct Along {
+    static constexpr int taps = TAPS;
+    static constexpr int low = BACKWARD ? FLOORED(PAD - (TAPS - 1) * DILATION, STRIDE) : -PAD;
+    static constexpr int high =
+        BACKWARD ? FLOORED(TILE - 1 + PAD, STRIDE) : (TILE - 1) * STRIDE + (TAPS - 1) * DILATION - PAD;
+    // Results `phases` apart meet the same taps, at neighbouring source positions but for `spread` between them.
+    static constexpr int phases = BACKWARD ? STRIDE : 1;
+    static constexpr int spread = BACKWARD ? 1 : STRIDE;
+    static constexpr int per_phase = TILE / phases;
+    static constexpr int length = (high - low) / spread + 1;
+
+    HF_DEVICE bool meets(int result, int tap) { return !BACKWARD || (result + PAD - tap * DILATION) % STRIDE == 0; }
+    HF_DEVICE int source(int result, int tap) {
+        return BACKWARD ? FLOORED(result + PAD - tap * DILATION, STRIDE) : result * STRIDE + tap * DILATION - PAD;
+    }
+    HF_DEVICE int offset(int tap) { return BACKWARD ? PAD - tap * DILATION : tap * DILATION - PAD; }
+    HF_DEVICE int64 base(int64 result) { return BACKWARD ? quotient(result, STRIDE) : result * STRIDE; }
+    // Where a source position lies in a line that is sorted so that what results meet through a tap are neighbours.
+    HF_DEVICE int slot(int position) { return (position - low) % spread * length + (position - low) / spread; }
+    // The same for results.
+    HF_DEVICE int result_slot(int result) { return result % phases * per_phase + result / phases; }
+};
+typedef Along<TAPS_H, STRIDE_H, DILATION_H, PAD_H, TILE_H> Down;
+typedef Along<TAPS_W, STRIDE_W, DILATION_W, PAD_W, TILE_W> Across;
+
+constexpr int TAPS = TAPS_H * TAPS_W;
+
+// A row of the source under a tile, sorted by slots.
+struct Line {
+    alignas(64) acc_t at[Across::spread * Across::length * CHANNELS];
+};
+
+// A row as it is read: in packs of PACK columns, or of CHANNELS channels.
+constexpr int WIDTH = CHANNEL_LAST ? 1 : PACK;
+constexpr int UNIT = CHANNEL_LAST ? CHANNELS : PACK;
+constexpr int FIRST = FLOORED(Across::low, WIDTH) * WIDTH;
+constexpr int PACKS = (Across::high - FIRST) / WIDTH + 1;
+typedef Vector<UNIT> Pack;
+
+struct RawRow {
+    Pack packs[PACKS];
+};
+
+// `row`: the base column, which is column `column` of `width`. Whole packs lie inside or outside.
+HF_DEVICE RawRow read_row(const elem_t* HF_RESTRICT row, int column, int width) {
+    RawRow raw;
+    HF_UNROLL
+    for (int u = 0; u < PACKS; ++u) {
+        const int position = FIRST + u * WIDTH;
+        raw.packs[u] = {};
+        if (unsigned(column + position) < unsigned(width)) raw.packs[u] = *(const Pack*)(row + position * PIXEL);
+    }
+    return raw;
+}
+
+HF_DEVICE void convert(Line& line, const RawRow& raw) {
+    HF_UNROLL
+    for (int position = Across::low; position <= Across::high; ++position)
+        HF_UNROLL
+        for (int c = 0; c < CHANNELS; ++c) {
+            const int e = position - FIRST;
+            line.at[Across::slot(position) * CHANNELS + c] =
+                element_of(raw.packs[e / WIDTH], CHANNEL_LAST ? c : e % WIDTH);
+        }
+}
+
+// The host's way: from memory, element by element; loops of neighbours are for vectors.
+HF_DEVICE void fill(Line& line, const elem_t* HF_RESTRICT row, int column, int width) {
+    const bool is_inside = column + Across::low >= 0 &&
+                           column + Across::low + Across::spread * Across::length <= width;
+    for (int phase = 0; phase < Across::spread; ++phase) {
+        acc_t* HF_RESTRICT to = line.at + phase * Across::length * CHANNELS;
+        const int first = Across::low + phase;
+        if (is_inside) {
+            for (int k = 0; k < Across::length; ++k)
+                for (int c = 0; c < CHANNELS; ++c)
+                    to[k * CHANNELS + c] = load(row[(first + k * Across::spread) * int64(PIXEL) + c]);
+        } else {
+            for (int k = 0; k < Across::length; ++k) {
+                const int position = first + k * Across::spread;
+                const bool is_there = column + position >= 0 && column + position < width;
+                for (int c = 0; c < CHANNELS; ++c)
+                    to[k * CHANNELS + c] = is_there ? load(row[position * int64(PIXEL) + c]) : acc_t(0);
+            }
+        }
+    }
+}
+
+// Where a tap joins a result to the source: false where it does not, or outside of it. For the path without tiles.
+template <class Axis>
+HF_DEVICE bool joins(int64 result, int tap, int64 size, int64& position) {
+    const int64 reach = result * Axis::spread + Axis::offset(tap);
+    position = Axis::phases == 1 ? reach : reach / Axis::phases;
+    return reach >= 0 && position * Axis::phases == reach && position < size;
+}

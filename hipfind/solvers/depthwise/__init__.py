@@ -1,0 +1,1 @@
+"""Depthwise convolution solvers: one filter a channel, by tiles in registers."""

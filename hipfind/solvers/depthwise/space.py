@@ -1,0 +1,170 @@
+"""The configs that are legal for a depthwise problem on a target, and which a rough count of instructions prefers."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import itertools
+import math
+from collections.abc import Iterator
+
+from hipfind.solvers.depthwise.config import DepthwiseConfig
+from hipfind.solvers.depthwise.shape import LANES, Axis, Grid, Shape, grid_of, registers, strips_of, weight_room
+from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
+from hipfind.target import Target
+
+_REGISTERS = {1: 232, 2: 122, 3: 78}
+"""Registers that a thread may need, by thread blocks that a compute unit shall hold at once."""
+_SIZES = (1, 2, 3, 4, 7, 8, 16)
+"""Rows and columns of tiles that are tried; backward, so many times the stride."""
+_CHANNELS = (1, 2, 4, 8)
+_PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
+"""Pieces that a column of tiles is cut into."""
+_SHARES = (1, 1.5, 2, 3, 4, 6, 8)
+"""How many times fewer parts than the most the sums of weights are tried in."""
+_GROUPS_PER_UNIT = 8
+"""Groups a compute unit for which the workspace has room for their sums of weights."""
+_LEAST_PART = 64
+"""Results that are worth a part."""
+_MOST_PRODUCTS = 6400
+"""Multiply-adds of a tile: each is an instruction, and caches for these are small."""
+_MOST_DEPTH = 1 << 20
+_HOST_VECTOR = 16
+"""Elements of a host thread's vectors: channels, or columns of a tile."""
+_HOST_TILE = 4
+
+
+def check(target: Target, shape: Shape, config: DepthwiseConfig) -> Applicability:
+    """Whether a config is legal, with the rule that it breaks when not."""
+    rows, columns, channels = config.rows, config.columns, config.channels
+    if min(rows, columns, channels, config.blocks, config.depth) < 1 or config.depth > _MOST_DEPTH:
+        return no(Reason.CONFIG, f"{config}: numbers are 1 and more, depth up to {_MOST_DEPTH}")
+    if shape.channels % channels or (channels > 1 and not shape.is_last) or channels & (channels - 1):
+        return no(
+            Reason.CONFIG, f"{channels} channels at once: a power of two that divides {shape.channels}, channel-last"
+        )
+    if shape.h.is_backward and (rows % shape.h.stride or columns % shape.w.stride):
+        return no(Reason.CONFIG, f"a tile of {rows}x{columns} is no multiple of the stride")
+    if shape.is_weights and (rows > shape.h.results or columns > shape.w.results):
+        return no(Reason.CONFIG, f"a tile of {rows}x{columns} is larger than y")
+    if shape.is_weights and parts_of(target, shape, config) > most_parts(target, shape):
+        return no(Reason.CONFIG, f"{config}: more than {most_parts(target, shape)} parts")
+    if target.is_host:
+        return _check_host(shape, config)
+    if channels * shape.dtype.itemsize > 16:
+        return no(Reason.CONFIG, f"{channels} channels at once are more than 16 bytes")
+    if rows * columns * channels * shape.taps > _MOST_PRODUCTS:
+        return no(Reason.CONFIG, f"a tile of {rows}x{columns}x{channels} has more than {_MOST_PRODUCTS} products")
+    if shape.is_weights and channels * shape.taps > weight_room(shape):
+        return no(Reason.CONFIG, f"{channels} channels do not fit in shared memory")
+    most = _REGISTERS.get(config.blocks, 0)
+    needed = registers(target, shape, config)
+    if needed > most:
+        return no(Reason.CONFIG, f"about {needed} registers, at most {most} with {config.blocks} blocks a compute unit")
+    return APPLICABLE
+
+
+def _check_host(shape: Shape, config: DepthwiseConfig) -> Applicability:
+    if config.rows > 2 * _HOST_TILE * shape.h.stride or config.columns * config.channels > 256 or config.blocks != 1:
+        return no(Reason.CONFIG, f"{config}: more than a host thread's nearest cache holds")
+    return APPLICABLE
+
+
+def search(target: Target, shape: Shape) -> Iterator[DepthwiseConfig]:
+    """The legal configs that are worth trying: tiles that fit the image, blocks as many as the registers allow."""
+    if target.is_host:
+        yield host_config(target, shape)
+        return
+    for rows, columns, channels in itertools.product(_tiles(shape.h), _tiles(shape.w), _CHANNELS):
+        for blocks in sorted(_REGISTERS, reverse=True):
+            config = DepthwiseConfig(rows, columns, channels, blocks, _MOST_DEPTH)
+            if check(target, shape, config):
+                for depth in _depths(target, shape, config):
+                    yield dataclasses.replace(config, depth=depth)
+                break
+
+
+def _tiles(axis: Axis) -> list[int]:
+    """Extents of tiles along an axis, up to the first that covers it."""
+    sizes = [size * axis.stride if axis.is_backward else size for size in _SIZES]
+    covering = next((size for size in sizes if size >= axis.results), sizes[-1])
+    return [size for size in sizes if size <= covering]
+
+
+def _depths(target: Target, shape: Shape, config: DepthwiseConfig) -> list[int]:
+    """Tiles that a thread takes one after the other: many threads, or few that load the filter seldom."""
+    grid = grid_of(target, shape, config)
+    if shape.is_weights:
+        most = most_parts(target, shape)
+        tiles = -(-shape.images * grid.rows * grid.columns // grid.slots)
+        return sorted({max(math.ceil(tiles * share / most), 1) for share in _SHARES})
+    return sorted({-(-grid.rows // pieces) for pieces in _PIECES if pieces <= grid.rows})
+
+
+def most_parts(target: Target, shape: Shape) -> int:
+    """Parts of a channel's tiles that make enough groups for the device; by sizes alone, whatever the config."""
+    results = shape.images * shape.h.results * shape.w.results
+    side_by_side = -(-shape.channels // (LANES if shape.is_last else 1))
+    wanted = -(-target.compute_units * _GROUPS_PER_UNIT // side_by_side)
+    return max(min(wanted, results // _LEAST_PART), 1)
+
+
+def parts_of(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
+    """Parts that a config makes of a channel's tiles."""
+    grid = grid_of(target, shape, config)
+    return -(-shape.images * grid.rows * grid.columns // (grid.slots * config.depth))
+
+
+@functools.lru_cache(maxsize=1024)
+def default(target: Target, shape: Shape) -> DepthwiseConfig | None:
+    """The legal config with the best estimate, None where no tile is legal."""
+    return min(search(target, shape), key=functools.partial(_cost, target, shape), default=None)
+
+
+def _cost(target: Target, shape: Shape, config: DepthwiseConfig) -> float:
+    """Rough time: instructions of a compute unit, in units of which a large device has many waves."""
+    grid = grid_of(target, shape, config)
+    instructions = sum(_instructions(shape, config, grid)) * config.blocks
+    groups = grid.chunks * (
+        parts_of(target, shape, config) if shape.is_weights else -(-_strips(shape, config, grid) // grid.slots)
+    )
+    waves = groups / (target.compute_units * config.blocks)
+    warps = (
+        2.0 * config.blocks * grid.lanes * grid.slots / grid.members
+    )  # of a scheduler; each hides half of what is left
+    return instructions * (waves + math.ceil(waves)) / (1.0 - math.pow(0.5, warps))
+
+
+def _strips(shape: Shape, config: DepthwiseConfig, grid: Grid) -> int:
+    return strips_of(shape, config, grid) * grid.columns * shape.images * (1 if shape.is_last else shape.channels)
+
+
+def _instructions(shape: Shape, config: DepthwiseConfig, grid: Grid) -> tuple[float, float]:
+    """Of a thread, once and for all of its tiles."""
+    channels, elements = config.channels, config.rows * config.columns * config.channels
+    products = elements * shape.taps
+    if shape.h.is_backward:
+        products //= shape.h.stride * shape.w.stride
+    met = shape.w.met(config.columns)
+    converted = met * channels if shape.dtype.is_half else 0
+    read = met * 1.3 if shape.is_last else met / grid.pack * 2 + 1
+    written = elements * (1 / channels + 0.5 if shape.is_last else 1 / grid.pack_out + 0.5)
+    tile = products + shape.h.met(config.rows) * (converted + read + 8) + written + 40
+    return 100 + (8 if shape.is_weights else 2) * shape.taps * channels, config.depth * tile
+
+
+def host_config(target: Target, shape: Shape) -> DepthwiseConfig:
+    """Vectors of channels, or of columns."""
+    rows, columns, channels = _HOST_TILE, _HOST_VECTOR, 1
+    if shape.is_last:
+        channels = math.gcd(_HOST_VECTOR, shape.channels)
+        columns = _HOST_TILE if channels > 1 else 1
+    if shape.h.is_backward:
+        rows, columns = (-(-size // axis.stride) * axis.stride for size, axis in ((rows, shape.h), (columns, shape.w)))
+    if shape.is_weights:
+        rows, columns = min(rows, shape.h.results), min(columns, shape.w.results)
+    config = DepthwiseConfig(rows, columns, channels, 1, 1)
+    if shape.is_weights:
+        tiles = parts_of(target, shape, config)
+        return dataclasses.replace(config, depth=-(-tiles // most_parts(target, shape)))
+    return dataclasses.replace(config, depth=grid_of(target, shape, config).rows)
