@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from hipfind.invokers.steps import KernelStep, Operand
 from hipfind.kernels.spec import KernelSpec
@@ -13,15 +14,17 @@ from hipfind.solvers.geometry import sizes_of
 from hipfind.target import Target
 
 _HOST_BLOCK = 2048  # sums that a host thread keeps in its nearest cache
-_BITS = {2: "uint16", 4: "uint32", 8: "int64"}
+BITS = {2: "uint16", 4: "uint32", 8: "int64"}
+"""Type by which a kernel moves elements of so many bytes."""
+_MOST_AXES = 12  # of copy_block
 
 
 def im2col_step(target: Target, problem: ConvProblem, image: Operand, columns: Operand) -> KernelStep:
     """Columns [C * taps, output positions] of one channel-first image of x."""
     sizes = sizes_of(problem)
-    segment, segments = _segments(target, sizes.output)
+    segment, segments = segments_of(target, sizes.output)
     return KernelStep(
-        KernelSpec("im2col.hip", "im2col", (("ELEM", _BITS[sizes.itemsize]),)),
+        KernelSpec("im2col.hip", "im2col", (("ELEM", BITS[sizes.itemsize]),)),
         (image, columns),
         (*_window(problem), segment, segments),
         items=sizes.c * sizes.taps * segments,
@@ -66,12 +69,54 @@ def copy_step(
     to_strides: Sequence[int],
 ) -> KernelStep:
     """Copy of a block of four ``lengths`` from one arrangement to another; strides in elements, last axis innermost."""
-    segment, segments = _segments(target, lengths[3])
+    segment, segments = segments_of(target, lengths[3])
     return KernelStep(
-        KernelSpec("strided_copy.hip", "strided_copy", (("ELEM", _BITS[dtype.itemsize]),)),
+        KernelSpec("strided_copy.hip", "strided_copy", (("ELEM", BITS[dtype.itemsize]),)),
         (source, to),
         (*lengths[1:], *source_strides, *to_strides, segment, segments),
         items=math.prod(lengths[:3]) * segments,
+        flops=0,
+        bytes=2 * math.prod(lengths) * dtype.itemsize,
+    )
+
+
+class CopyAxis(NamedTuple):
+    """One axis of a block that is copied: its length, and the distances of neighbours on both sides, in elements."""
+
+    length: int
+    source: int
+    to: int
+
+
+def joined(axes: Iterable[CopyAxis]) -> tuple[CopyAxis, ...]:
+    """The same block, outermost axis first, with as few axes as possible; no axis for a single element."""
+    result: list[CopyAxis] = []
+    for axis in axes:
+        outer = result[-1] if result else None
+        if outer is not None and outer[1:] == (axis.length * axis.source, axis.length * axis.to):
+            result[-1] = CopyAxis(outer.length * axis.length, axis.source, axis.to)
+        elif axis.length > 1:
+            result.append(axis)
+    return tuple(result)
+
+
+def is_plain(axes: Sequence[CopyAxis]) -> bool:
+    """True where a joined block lies in the same order, without gaps, on both sides: nothing has to be copied."""
+    return not axes or (len(axes) == 1 and axes[0][1:] == (1, 1))
+
+
+def copy_block_step(target: Target, dtype: DType, axes: Sequence[CopyAxis], source: Operand, to: Operand) -> KernelStep:
+    """Copy of a block of up to 12 joined axes; short ones are left to ``copy_step``."""
+    if len(axes) <= 4:
+        lengths, from_strides, to_strides = _padded(axes, 4)
+        return copy_step(target, dtype, lengths, source, from_strides, to, to_strides)
+    lengths, from_strides, to_strides = _padded(axes, _MOST_AXES)
+    parts = [1] * 3 if target.is_host else lengths[-3:]
+    return KernelStep(
+        KernelSpec("copy_block.hip", "copy_block", (("ELEM", BITS[dtype.itemsize]),)),
+        (source, to),
+        (*lengths, *from_strides, *to_strides, *parts),
+        items=math.prod((*lengths[:-3], *parts)),
         flops=0,
         bytes=2 * math.prod(lengths) * dtype.itemsize,
     )
@@ -89,7 +134,7 @@ def cast_step(dtype: DType, sums: Operand, to: Operand, elements: int) -> Kernel
     )
 
 
-def _segments(target: Target, length: int) -> tuple[int, int]:
+def segments_of(target: Target, length: int) -> tuple[int, int]:
     """Elements that one work item takes of a line, and items a line: host threads take lines, GPU threads elements."""
     return (length, 1) if target.is_host else (1, length)
 
@@ -105,3 +150,9 @@ def _window(problem: ConvProblem) -> tuple[int, ...]:
         (problem.dilation, 1),
     )
     return tuple(number for values, fill in groups for number in (*(fill,) * (3 - len(values)), *values))
+
+
+def _padded(axes: Sequence[CopyAxis], count: int) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Lengths, strides of the source and of the target of ``count`` axes, those in front of a single element."""
+    lengths, source, to = zip(*(*[CopyAxis(1, 0, 0)] * (count - len(axes)), *axes), strict=True)
+    return lengths, source, to

@@ -34,6 +34,7 @@ from hipfind.solvers.gemm.fwd_rest import GemmFwdRest
 from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
 from hipfind.solvers.gemm.wrw_point_padded import GemmWrwPointPadded
 from hipfind.solvers.gemm.wrw_universal import GemmWrwUniversal
+from hipfind.solvers.igemm.bwd_v4r1_gemm import GemmBwdV4R1
 from hipfind.solvers.upsample.block import UpsampleBwdBlock
 from hipfind.solvers.upsample.empty_batch import UpsampleEmptyBatch
 from hipfind.solvers.upsample.gather import UpsampleBwdGather
@@ -59,6 +60,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmBwd1x1_stride1,
     GemmBwd1x1_stride2,
     GemmBwdPointPadded,
+    GemmBwdV4R1,
     GemmBwdRest,
     GemmWrw1x1_stride1,
     GemmWrwPointPadded,

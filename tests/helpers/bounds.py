@@ -68,6 +68,10 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
     elif step.kernel.entry == "strided_copy":
         lengths = [step.items // (numbers[0] * numbers[1] * numbers[-1]), *numbers[:3]]
         sizes = [(_reach(lengths, strides), itemsize) for strides in (numbers[3:7], numbers[7:11])]
+    elif step.kernel.entry == "copy_block":
+        sizes = [(_reach(numbers[:12], numbers[start : start + 12]), itemsize) for start in (12, 24)]
+    elif step.kernel.entry.startswith("v4r1_columns"):
+        sizes = [(elements, itemsize) for elements in _columns(step.kernel.entry, numbers)]
     elif step.kernel.entry == "copy_rows":
         source, to = numbers
         rows = step.items // to
@@ -76,6 +80,17 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
         sizes = [(1, itemsize)] * len(step.operands)
     for operand, (elements, size) in zip(step.operands, sizes, strict=True):
         yield operand, elements * size, size
+
+
+def _columns(entry: str, numbers: list[int]) -> tuple[int, int]:
+    """Elements that v4r1_gather reads of y and reaches in the columns."""
+    outputs, pixels, taps = (math.prod(numbers[start : start + 3]) for start in (0, 3, 6))
+    images, groups, channels, pitch = numbers[15:19]
+    rows, columns = groups * channels * taps, images * pixels
+    if entry.endswith("last"):
+        rows, columns = columns, rows
+    assert pitch >= columns
+    return images * groups * channels * outputs, (rows - 1) * pitch + columns
 
 
 def _reach(lengths: list[int], strides: list[int]) -> int:
