@@ -22,6 +22,7 @@ from hipfind.find.report import Outcome, Progress, Searched, Source
 from hipfind.find.session import Session
 from hipfind.perfdb.store import PerfDb
 from hipfind.problem.conv import ConvProblem
+from hipfind.solvers.registry import Registry
 from tests.find.conftest import MakeSession
 from tests.helpers.fakes import Behaviour, fake_solver
 from tests.helpers.perfdb import Faults
@@ -161,6 +162,20 @@ def test_a_recorded_config_that_is_not_legal_any_more_is_marked_and_the_default_
     report = find(problem, make_session([fake_tunable("Tuned", (16, 32))], table), tune=True)
     assert report.best is not None and report.best.config == "tile=32"
     assert refusals(first, problem) == {"tile=32": None}, "a search clears the mark"
+
+
+def test_a_plan_that_meets_a_refused_config_takes_the_default_and_marks_it(
+    make_session: MakeSession, problem: ConvProblem, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = make_session([fake_tunable("Tuned", (16, 32))], behaviours({16: 2.0, 32: 1.0}))
+    find(problem, session, tune=True)
+    assert answer(problem, session).choices[0].config == "tile=32"
+    session.registry = Registry([fake_tunable("Tuned", (16,))])  # as when a solver is registered anew
+    with caplog.at_level(logging.WARNING, logger="hipfind.find"):
+        assert make_plan(problem, session)._invoker.solution.config == "tile=16"
+    assert "tile 32" in caplog.text
+    (rule,) = refusals(session, problem).values()
+    assert rule is not None and "tile 32" in rule
 
 
 def test_a_refused_find_record_names_its_rule(make_session: MakeSession, problem: ConvProblem) -> None:
