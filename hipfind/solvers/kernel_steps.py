@@ -33,6 +33,22 @@ def im2col_step(target: Target, problem: ConvProblem, image: Operand, columns: O
     )
 
 
+def im2col_last_step(
+    target: Target, problem: ConvProblem, images: int, pitch: int, source: Operand, columns: Operand
+) -> KernelStep:
+    """Columns [images * output positions, C * taps] of channel-last images of x; rows are ``pitch`` elements apart."""
+    sizes = sizes_of(problem)
+    segment, segments = segments_of(target, sizes.c * sizes.taps)
+    return KernelStep(
+        KernelSpec("im2col_last.hip", "im2col_last", (("ELEM", BITS[sizes.itemsize]),)),
+        (source, columns),
+        (*_window(problem), sizes.groups, sizes.c_group, pitch, segment, segments),
+        items=images * sizes.output * segments,
+        flops=0,
+        bytes=images * (sizes.x_image + sizes.columns) * sizes.itemsize,
+    )
+
+
 def col2im_step(target: Target, problem: ConvProblem, columns: Operand, image: Operand, images: int = 1) -> KernelStep:
     """Sum of ``images`` stacked columns [C * taps, output positions] into as many channel-first images of dx.
 

@@ -29,9 +29,11 @@ from hipfind.solvers.gemm.bwd_point_padded import GemmBwdPointPadded
 from hipfind.solvers.gemm.bwd_rest import GemmBwdRest
 from hipfind.solvers.gemm.fwd_1x1_0_1 import GemmFwd1x1_0_1
 from hipfind.solvers.gemm.fwd_1x1_0_2 import GemmFwd1x1_0_2
+from hipfind.solvers.gemm.fwd_channel_last import GemmFwdChannelLast
 from hipfind.solvers.gemm.fwd_point_padded import GemmFwdPointPadded
 from hipfind.solvers.gemm.fwd_rest import GemmFwdRest
 from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
+from hipfind.solvers.gemm.wrw_channel_last import GemmWrwChannelLast
 from hipfind.solvers.gemm.wrw_point_padded import GemmWrwPointPadded
 from hipfind.solvers.gemm.wrw_universal import GemmWrwUniversal
 from hipfind.solvers.igemm.bwd_v4r1_gemm import GemmBwdV4R1
@@ -57,6 +59,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmFwd1x1_0_2,
     GemmFwdPointPadded,
     GemmFwdRest,
+    GemmFwdChannelLast,
     GemmBwd1x1_stride1,
     GemmBwd1x1_stride2,
     GemmBwdPointPadded,
@@ -65,6 +68,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmWrw1x1_stride1,
     GemmWrwPointPadded,
     GemmWrwUniversal,
+    GemmWrwChannelLast,
     UpsampleEmptyBatch,
     UpsampleBwdStrip,
     UpsampleBwdBlock,

@@ -68,6 +68,15 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
     elif step.kernel.entry == "strided_copy":
         lengths = [step.items // (numbers[0] * numbers[1] * numbers[-1]), *numbers[:3]]
         sizes = [(_reach(lengths, strides), itemsize) for strides in (numbers[3:7], numbers[7:11])]
+    elif step.kernel.entry == "im2col_last":
+        image, taps, outputs = (math.prod(numbers[start : start + 3]) for start in (0, 3, 6))
+        channels, pitch = numbers[18] * numbers[19], numbers[20]
+        images = step.items // (outputs * numbers[-1])
+        assert pitch >= taps * channels
+        sizes = [
+            (images * image * channels, itemsize),
+            ((images * outputs - 1) * pitch + taps * channels, itemsize),
+        ]
     elif step.kernel.entry == "copy_block":
         sizes = [(_reach(numbers[:12], numbers[start : start + 12]), itemsize) for start in (12, 24)]
     elif step.kernel.entry.startswith("v4r1_columns"):

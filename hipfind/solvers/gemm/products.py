@@ -11,6 +11,10 @@ from hipfind.kernels.spec import GemmSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.dtypes import DType
 from hipfind.solvers.kernel_steps import cast_step
+from hipfind.target import Target
+
+_HOST_POSITIONS, _GPU_POSITIONS = 2048, 1 << 16
+_HOST_ROOM, _GPU_ROOM = 64 << 20, 1 << 30
 
 
 class Stack(NamedTuple):
@@ -45,6 +49,16 @@ def repeated(count: int, *body: PlainStep) -> tuple[Step, ...]:
     if count == 0:
         return ()
     return body if count == 1 else (LoopStep(count, body),)
+
+
+def images_at_a_time(target: Target, images: int, positions: int, image_bytes: int) -> int:
+    """How many images, of so many positions and bytes of workspace each, to multiply at a time; divided evenly.
+
+    As many as make a product with as many rows or columns as the target does well, within a sensible workspace.
+    """
+    wanted, room = (_HOST_POSITIONS, _HOST_ROOM) if target.is_host else (_GPU_POSITIONS, _GPU_ROOM)
+    most = max(1, min(images, -(-wanted // positions), room // image_bytes))
+    return -(-images // -(-images // most))
 
 
 class WeightSum(NamedTuple):

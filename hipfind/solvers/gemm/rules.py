@@ -61,6 +61,11 @@ def channel_first(problem: ConvProblem) -> Applicability:
     return APPLICABLE if problem.is_channel_first else _layout(problem)
 
 
+def channel_last(problem: ConvProblem) -> Applicability:
+    """All tensors channel-last, and not channel-first as well."""
+    return APPLICABLE if problem.is_channel_last else _layout(problem)
+
+
 def one_layout(problem: ConvProblem) -> Applicability:
     """All tensors channel-first, or all channel-last."""
     return APPLICABLE if problem.is_channel_first or lies_channel_last(problem) else _layout(problem)

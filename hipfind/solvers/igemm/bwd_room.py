@@ -7,13 +7,10 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from hipfind.problem.conv import ConvProblem
+from hipfind.solvers.gemm.products import images_at_a_time
 from hipfind.solvers.igemm.bwd_parts import Family, Part, families_of, filter_copy, has_last_channels, rows_copy
 from hipfind.target import Target
 
-_HOST_COLUMNS, _GPU_COLUMNS = 2048, 1 << 16
-"""Columns, pixels of all images together, that a product should have."""
-_HOST_ROOM, _GPU_ROOM = 64 << 20, 1 << 30
-"""Bytes for the columns and rows of the images that are multiplied at a time."""
 _ALIGNMENT = 256
 _ROW_BYTES = 16  # multiples that matrix cores load
 _CACHE_BYTES = 1024  # addresses so far apart share few places of a CPU's nearest cache
@@ -71,16 +68,13 @@ def room_of(target: Target, problem: ConvProblem) -> Room:
 
 
 def _images_at_a_time(target: Target, problem: ConvProblem, families: tuple[Family, ...]) -> int:
-    """As many as make wide products within the room; divided evenly."""
-    wanted, room = (_HOST_COLUMNS, _HOST_ROOM) if target.is_host else (_GPU_COLUMNS, _GPU_ROOM)
     pixels = elements = 1
     for family in families:
         most = max(part.pixels * part.taps for part in family.parts)
         rows = family.first.pixels * family.first.repeats * len(family.parts)
         pixels = max(pixels, family.first.pixels)
         elements = max(elements, problem.k * most + problem.c * rows)
-    most = max(1, min(problem.n, -(-wanted // pixels), room // (elements * problem.dtype.itemsize)))
-    return -(-problem.n // -(-problem.n // most))
+    return images_at_a_time(target, problem.n, pixels, elements * problem.dtype.itemsize)
 
 
 def matrices_of(target: Target, problem: ConvProblem, family: Family, part: Part, images: int) -> Matrices:
