@@ -126,6 +126,8 @@ def copy_block_step(target: Target, dtype: DType, axes: Sequence[CopyAxis], sour
     if len(axes) <= 4:
         lengths, from_strides, to_strides = _padded(axes, 4)
         return copy_step(target, dtype, lengths, source, from_strides, to, to_strides)
+    if target.is_host and axes[-1].length < axes[-2].length:  # longer inner loops; both axes stay in the nearest cache
+        axes = (*axes[:-2], axes[-1], axes[-2])
     lengths, from_strides, to_strides = _padded(axes, _MOST_AXES)
     parts = [1] * 3 if target.is_host else lengths[-3:]
     return KernelStep(

@@ -38,12 +38,14 @@ def test_many_small_images_are_one_product() -> None:
     assert solution.workspace_bytes == 32 * 4 * 4 * 6 * 3 * 2 * 4
 
 
-def test_larger_images_are_multiplied_in_blocks_and_a_rest() -> None:
+def test_larger_images_are_multiplied_in_blocks_and_a_rest(device: Device) -> None:
     solution = solution_of(SOLVER, conv("fwd", 8, 4, (32, 32), 6, (3, 3), pad=1, layout="NHWC"))
     assert words(solution) == ["4 x (im2col_last, gemm)"]
-    solution = solution_of(SOLVER, conv("fwd", 9, 4, (32, 32), 6, (3, 3), pad=1, layout="NHWC"))
+    problem = conv("fwd", 9, 4, (32, 32), 6, (3, 3), pad=1, layout="NHWC")
+    solution = solution_of(SOLVER, problem)
     assert words(solution) == ["4 x (im2col_last, gemm)", "im2col_last", "gemm"]
     assert [gemm.m for gemm in gemms(solution)] == [2 * 1024, 1024]
+    assert check_all(device, [SOLVER], problem)
 
 
 def test_groups_are_a_batch() -> None:

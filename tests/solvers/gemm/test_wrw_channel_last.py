@@ -38,10 +38,12 @@ def test_many_small_images_are_one_sum_that_overwrites_dw() -> None:
         assert shape(gemms(solution)[0]) == (10, 6 * 3 * 2, 32 * 4 * 4, 1)
 
 
-def test_larger_images_are_added_block_by_block() -> None:
-    solution = solution_of(SOLVER, conv("wrw", 9, 4, (32, 32), 6, (3, 3), pad=1, layout="NHWC"))
+def test_larger_images_are_added_block_by_block(device: Device) -> None:
+    problem = conv("wrw", 9, 4, (32, 32), 6, (3, 3), pad=1, layout="NHWC")
+    solution = solution_of(SOLVER, problem)
     assert words(solution) == ["im2col_last", "gemm", "3 x (im2col_last, gemm+)", "im2col_last", "gemm+"]
     assert [gemm.k for gemm in gemms(solution)] == [2 * 1024, 2 * 1024, 1024]
+    assert check_all(device, [SOLVER], problem)
 
 
 @pytest.mark.parametrize("dtype", ["bf16", "fp16"])

@@ -101,12 +101,15 @@ def test_large_images_are_multiplied_one_by_one_where_they_lie() -> None:
     assert words(solution) == ["strided_copy", "5 x (v4r1_columns_first, gemm)"]
 
 
-def test_images_are_multiplied_in_blocks_and_a_rest() -> None:
-    solution = solution_of(SOLVER, conv("bwd", 13, 4, (40, 40), 16, (3, 3), stride=2, pad=1, layout="NHWC"))
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_images_are_multiplied_in_blocks_and_a_rest(layout: str, device: Device) -> None:
+    problem = conv("bwd", 13, 4, (40, 40), 16, (3, 3), stride=2, pad=1, layout=layout)
+    solution = solution_of(SOLVER, problem)
     loops = [word for word in words(solution) if " x " in word]
     assert [word.split()[0] for word in loops] == ["2"]
-    flats = [gemm.m for gemm in gemms(solution)]
+    flats = [gemm.m if layout == "NHWC" else gemm.n for gemm in gemms(solution)]
     assert flats == [5 * 400] * 4 + [3 * 400] * 4
+    assert check_all(device, [SOLVER], problem)
 
 
 def test_pixels_without_taps_are_cleared_and_no_others() -> None:
