@@ -33,11 +33,17 @@ struct Along {
     static constexpr int phases = BACKWARD ? STRIDE : 1;
     static constexpr int spread = BACKWARD ? 1 : STRIDE;
     static constexpr int per_phase = TILE / phases;
+    static constexpr int count = high - low + 1;
     static constexpr int length = (high - low) / spread + 1;
 
     HF_DEVICE bool meets(int result, int tap) { return !BACKWARD || (result + PAD - tap * DILATION) % STRIDE == 0; }
     HF_DEVICE int source(int result, int tap) {
         return BACKWARD ? FLOORED(result + PAD - tap * DILATION, STRIDE) : result * STRIDE + tap * DILATION - PAD;
+    }
+    // The tap that joins a result to a source position, or -1.
+    HF_DEVICE int tap(int result, int position) {
+        const int reach = BACKWARD ? result + PAD - position * STRIDE : position + PAD - result * STRIDE;
+        return reach >= 0 && reach % DILATION == 0 && reach / DILATION < TAPS ? reach / DILATION : -1;
     }
     HF_DEVICE int offset(int tap) { return BACKWARD ? PAD - tap * DILATION : tap * DILATION - PAD; }
     HF_DEVICE int64 base(int64 result) { return BACKWARD ? quotient(result, STRIDE) : result * STRIDE; }
@@ -56,27 +62,75 @@ struct Line {
     alignas(64) acc_t at[Across::spread * Across::length * CHANNELS];
 };
 
+template <int BYTES>
+struct WordOf {
+    typedef uint32 type;
+};
+template <>
+struct WordOf<8> {
+    typedef unsigned long long type;
+};
+
+// A distance to which a compiler adds constants, rather than make a new one for every constant.
+HF_DEVICE int64 settled(int64 distance) {
+#if defined(HF_CUDA)
+    asm volatile("" : "+l"(distance));
+#endif
+    return distance;
+}
+
 // A row as it is read: in packs of PACK columns, or of CHANNELS channels.
 constexpr int WIDTH = CHANNEL_LAST ? 1 : PACK;
 constexpr int UNIT = CHANNEL_LAST ? CHANNELS : PACK;
 constexpr int FIRST = FLOORED(Across::low, WIDTH) * WIDTH;
 constexpr int PACKS = (Across::high - FIRST) / WIDTH + 1;
-typedef Vector<UNIT> Pack;
+// Packs are kept as whole registers: compilers take 16-bit fields apart and put them together again at every branch.
+typedef WordOf<sizeof(elem_t)>::type word_t;
+constexpr int WORDS = (UNIT * sizeof(elem_t) + sizeof(word_t) - 1) / sizeof(word_t);
 
 struct RawRow {
-    Pack packs[PACKS];
+    word_t packs[PACKS][WORDS];
 };
 
-// `row`: the base column, which is column `column` of `width`. Whole packs lie inside or outside.
-HF_DEVICE RawRow read_row(const elem_t* HF_RESTRICT row, int column, int width) {
-    RawRow raw;
-    HF_UNROLL
-    for (int u = 0; u < PACKS; ++u) {
-        const int position = FIRST + u * WIDTH;
-        raw.packs[u] = {};
-        if (unsigned(column + position) < unsigned(width)) raw.packs[u] = *(const Pack*)(row + position * PIXEL);
+HF_DEVICE void read_pack(word_t (&words)[WORDS], const elem_t* HF_RESTRICT from) {
+    if (UNIT * sizeof(elem_t) == 2) {
+        words[0] = *(const uint16*)from;
+    } else {
+        const Vector<UNIT> pack = *(const Vector<UNIT>*)from;
+        HF_COPY_BITS(words, &pack, sizeof(words));
     }
-    return raw;
+}
+
+HF_DEVICE acc_t element_of(const word_t (&words)[WORDS], int e) {
+    constexpr int BITS = 8 * sizeof(elem_t), PER_WORD = sizeof(word_t) / sizeof(elem_t);
+    const word_t bits = words[e / PER_WORD] >> e % PER_WORD * BITS;
+    elem_t element;
+    HF_COPY_BITS(&element, &bits, sizeof(element));
+    return load(element);
+}
+
+// Bit k is set where first + k * step lies in [0, size).
+template <int COUNT>
+HF_DEVICE uint32 bits_inside(int first, int step, int size) {
+    uint32 bits = 0;
+    HF_UNROLL
+    for (int k = 0; k < COUNT; ++k)
+        if (unsigned(first + k * step) < unsigned(size)) bits |= 1u << k;
+    return bits;
+}
+
+// `row`: the base column. Bits of `there`: packs that lie inside; the others are zero. INSIDE: all or none are.
+template <bool INSIDE>
+HF_DEVICE void read_row(RawRow& raw, const elem_t* HF_RESTRICT row, uint32 there) {
+    if (INSIDE && there) {
+        HF_UNROLL
+        for (int u = 0; u < PACKS; ++u) read_pack(raw.packs[u], row + (FIRST + u * WIDTH) * PIXEL);
+    } else {
+        raw = {};
+        HF_UNROLL
+        for (int u = 0; u < PACKS; ++u)
+            if (!INSIDE && (there >> u & 1)) read_pack(raw.packs[u], row + (FIRST + u * WIDTH) * PIXEL);
+    }
 }
 
 HF_DEVICE void convert(Line& line, const RawRow& raw) {

@@ -27,10 +27,9 @@ struct Sums {
 // Adds to the sums what they get from source row `position`.
 HF_DEVICE void multiply(Sums& sums, const Filter& filter, const Line& line, int position) {
     HF_UNROLL
-    for (int i = 0; i < TILE_H; ++i)
-        HF_UNROLL
-        for (int r = 0; r < TAPS_H; ++r)
-            if (Down::meets(i, r) && Down::source(i, r) == position)
+    for (int i = 0; i < TILE_H; ++i) {
+        const int r = Down::tap(i, position);
+        if (r >= 0)
                 HF_UNROLL
                 for (int phase = 0; phase < Across::phases; ++phase)
                     HF_UNROLL
@@ -50,13 +49,15 @@ HF_DEVICE void multiply(Sums& sums, const Filter& filter, const Line& line, int 
                             for (int m = 0; m < Across::per_phase; ++m) to[m] += filter.taps[r][s][0] * from[m];
 #endif
                         }
+    }
 }
 
+template <bool INSIDE>
 HF_DEVICE void put_row(elem_t* HF_RESTRICT row, const acc_t* sums, int column, int width) {
     constexpr int STEP = CHANNEL_LAST ? 1 : PACK_OUT, COUNT = CHANNEL_LAST ? CHANNELS : PACK_OUT;
     HF_UNROLL
     for (int j = 0; j < TILE_W; j += STEP)
-        if (column + j < width) {
+        if (INSIDE || column + j < width) {
             acc_t pack[COUNT];
             HF_UNROLL
             for (int e = 0; e < COUNT; ++e)
@@ -97,40 +98,42 @@ HF_DEVICE void go_plainly(const DepthwiseParams& p, const elem_t* HF_RESTRICT so
         }
 }
 
+template <bool INSIDE>
 HF_DEVICE void go_down(const DepthwiseParams& p, const Filter& filter, const Strip& s) {
     const int source_h = int(p.source_h), source_w = int(p.source_w), out_h = int(p.out_h), out_w = int(p.out_w);
     const int64 pitch = p.source_w * PIXEL, out_pitch = p.out_w * PIXEL;
     const int base_column = int(Across::base(s.column));
+#if !defined(HF_HOST)
+    const uint32 columns = bits_inside<PACKS>(base_column + FIRST, WIDTH, source_w);
+#endif
     for (int top = s.top; top < s.bottom; top += TILE_H) {
         const int base = int(Down::base(top)) + Down::low;
-        const elem_t* HF_RESTRICT row = s.source + base * pitch;
+        const elem_t* HF_RESTRICT row = s.source + settled(base * pitch);
         Sums sums = {};
 #if defined(HF_HOST)
-        for (int j = 0; j <= Down::high - Down::low; ++j, row += pitch)
+        for (int j = 0; j < Down::count; ++j, row += pitch)
             if (base + j >= 0 && base + j < source_h) {
                 Line line;
                 fill(line, row, base_column, source_w);
                 multiply(sums, filter, line, Down::low + j);
             }
 #else
-        RawRow next = {};
-        if (unsigned(base) < unsigned(source_h)) next = read_row(row, base_column, source_w);
+        const uint32 rows = bits_inside<Down::count>(base, 1, source_h);
+        RawRow raw;
+        read_row<INSIDE>(raw, row, rows & 1 ? columns : 0);
         HF_UNROLL
-        for (int j = 0; j <= Down::high - Down::low; ++j) {
-            const RawRow raw = next;
+        for (int j = 0; j < Down::count; ++j) {
+            Line line;
+            convert(line, raw);
             row += pitch;
-            if (j < Down::high - Down::low && unsigned(base + j + 1) < unsigned(source_h))
-                next = read_row(row, base_column, source_w);
-            if (unsigned(base + j) < unsigned(source_h)) {
-                Line line;
-                convert(line, raw);
-                multiply(sums, filter, line, Down::low + j);
-            }
+            if (j + 1 < Down::count) read_row<INSIDE>(raw, row, rows >> (j + 1) & 1 ? columns : 0);
+            multiply(sums, filter, line, Down::low + j);
         }
 #endif
+        elem_t* HF_RESTRICT to = s.out + settled(top * out_pitch);
         HF_UNROLL
-        for (int i = 0; i < TILE_H; ++i)
-            if (top + i < out_h) put_row(s.out + (top + i) * out_pitch, sums.at[i], s.column, out_w);
+        for (int i = 0; i < TILE_H; ++i, to += out_pitch)
+            if (top + i < out_h) put_row<INSIDE>(to, sums.at[i], s.column, out_w);
     }
 }
 
@@ -171,8 +174,13 @@ HF_KERNEL(depthwise_fwd, const elem_t* HF_RESTRICT source, const elem_t* HF_REST
                 elem_t* to = out + image * p.out_h * p.out_w * PIXEL + (CHANNEL_LAST ? channel : 0);
                 s.source = from + Across::base(s.column) * PIXEL;
                 s.out = to + s.column * int64(PIXEL);
-                if (is_wide && is_finite(filter))
-                    go_down(p, filter, s);
+                const int64 base = Across::base(s.column);
+                const bool is_inside =
+                    CHANNEL_LAST && base + Across::low >= 0 && base + Across::high < p.source_w && s.column + TILE_W <= p.out_w;
+                if (is_wide && is_finite(filter) && is_inside)
+                    go_down<true>(p, filter, s);
+                else if (is_wide && is_finite(filter))
+                    go_down<false>(p, filter, s);
                 else
                     for (int c = 0; c < CHANNELS; ++c) go_plainly(p, from + c, w + (channel + c) * TAPS, to + c, s);
             }

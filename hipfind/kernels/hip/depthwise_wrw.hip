@@ -46,10 +46,9 @@ struct Results {
 // Adds the products of x's row `position` to the sums.
 HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int position) {
     HF_UNROLL
-    for (int i = 0; i < TILE_H; ++i)
-        HF_UNROLL
-        for (int r = 0; r < TAPS_H; ++r)
-            if (Down::source(i, r) == position)
+    for (int i = 0; i < TILE_H; ++i) {
+        const int r = Down::tap(i, position);
+        if (r >= 0)
                 HF_UNROLL
                 for (int s = 0; s < TAPS_W; ++s) {
                     acc_t* HF_RESTRICT to = sums.taps[r][s];
@@ -59,62 +58,69 @@ HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int pos
                         HF_SIMD
                         for (int v = 0; v < APART; ++v) to[v] += dy.at[i][m + v] * from[m + v];
                 }
+    }
 }
 
-// Results before `fresh_column` belong to another tile.
-HF_DEVICE void read_results(acc_t* to, const elem_t* HF_RESTRICT row, int fresh_column) {
+// The first `known` results are another tile's.
+HF_DEVICE void read_results(acc_t* to, const elem_t* HF_RESTRICT row, int known) {
 #if defined(HF_HOST)
     for (int m = 0; m < TILE_W; ++m)
         for (int c = 0; c < CHANNELS; ++c)
-            to[m * CHANNELS + c] = m < fresh_column ? acc_t(0) : load(row[m * int64(PIXEL) + c]);
+            to[m * CHANNELS + c] = m < known ? acc_t(0) : load(row[m * int64(PIXEL) + c]);
 #else
     constexpr int STEP = CHANNEL_LAST ? 1 : PACK_OUT, COUNT = CHANNEL_LAST ? CHANNELS : PACK_OUT;
     HF_UNROLL
     for (int m = 0; m < TILE_W; m += STEP) {
         Vector<COUNT> pack = {};
-        if (m >= fresh_column) pack = *(const Vector<COUNT>*)(row + m * PIXEL);
+        if (m >= known) pack = *(const Vector<COUNT>*)(row + m * PIXEL);
         HF_UNROLL
         for (int e = 0; e < COUNT; ++e) to[m * CHANNELS + e] = element_of(pack, e);
     }
 #endif
 }
 
+// A tile's first row and column, and how many of its rows and columns another tile has already.
+struct Place {
+    int top, left, known_rows, known_columns;
+};
+HF_DEVICE Place place_of(const WeightParams& p, int row, int column) {
+    const int top = int(least(row * int64(TILE_H), p.y_h - TILE_H));
+    const int left = int(least(column * int64(TILE_W), p.y_w - TILE_W));
+    return {top, left, row * TILE_H - top, column * TILE_W - left};
+}
+
 // One tile: `x` and `dy` begin the plane, or the image at the member's channels.
+template <bool INSIDE>
 HF_DEVICE void add_tile(const WeightParams& p, Sums& sums, const elem_t* HF_RESTRICT x, const elem_t* HF_RESTRICT dy,
-                        int tile_row, int tile_column) {
-    const int x_h = int(p.x_h), x_w = int(p.x_w), y_h = int(p.y_h), y_w = int(p.y_w);
-    const int top = tile_row * TILE_H + TILE_H <= y_h ? tile_row * TILE_H : y_h - TILE_H;
-    const int left = tile_column * TILE_W + TILE_W <= y_w ? tile_column * TILE_W : y_w - TILE_W;
-    const int fresh_row = tile_row * TILE_H - top, fresh_column = tile_column * TILE_W - left;
+                        const Place& at) {
+    const int x_h = int(p.x_h), x_w = int(p.x_w);
     const int64 pitch = p.x_w * PIXEL, y_pitch = p.y_w * PIXEL;
-    const int base = top * STRIDE_H + Down::low, base_column = left * STRIDE_W;
-    const elem_t* HF_RESTRICT row = x + base * pitch + base_column * int64(PIXEL);
-    dy += top * y_pitch + left * int64(PIXEL);
+    const int base = at.top * STRIDE_H + Down::low, base_column = at.left * STRIDE_W;
+    const elem_t* HF_RESTRICT row = x + settled(base * pitch + base_column * int64(PIXEL));
+    dy = dy + settled(at.top * y_pitch + at.left * int64(PIXEL));
     Results results;
     HF_UNROLL
     for (int i = 0; i < TILE_H; ++i)
-        read_results(results.at[i], dy + i * y_pitch, i < fresh_row ? TILE_W : fresh_column);
+        read_results(results.at[i], dy + i * y_pitch, i < at.known_rows ? TILE_W : at.known_columns);
 #if defined(HF_HOST)
-    for (int j = 0; j <= Down::high - Down::low; ++j, row += pitch)
+    for (int j = 0; j < Down::count; ++j, row += pitch)
         if (base + j >= 0 && base + j < x_h) {
             Line line;
             fill(line, row, base_column, x_w);
             multiply(sums, results, line, Down::low + j);
         }
 #else
-    RawRow next = {};
-    if (unsigned(base) < unsigned(x_h)) next = read_row(row, base_column, x_w);
+    const uint32 columns = bits_inside<PACKS>(base_column + FIRST, WIDTH, x_w);
+    const uint32 rows = bits_inside<Down::count>(base, 1, x_h);
+    RawRow raw;
+    read_row<INSIDE>(raw, row, rows & 1 ? columns : 0);
     HF_UNROLL
-    for (int j = 0; j <= Down::high - Down::low; ++j) {
-        const RawRow raw = next;
+    for (int j = 0; j < Down::count; ++j) {
+        Line line;
+        convert(line, raw);
         row += pitch;
-        if (j < Down::high - Down::low && unsigned(base + j + 1) < unsigned(x_h))
-            next = read_row(row, base_column, x_w);
-        if (unsigned(base + j) < unsigned(x_h)) {
-            Line line;
-            convert(line, raw);
-            multiply(sums, results, line, Down::low + j);
-        }
+        if (j + 1 < Down::count) read_row<INSIDE>(raw, row, rows >> (j + 1) & 1 ? columns : 0);
+        multiply(sums, results, line, Down::low + j);
     }
 #endif
 }
@@ -124,8 +130,12 @@ HF_DEVICE void add_tiles(const WeightParams& p, Sums& sums, const elem_t* x, con
     const int64 x_image = p.x_h * p.x_w * p.channels, y_image = p.y_h * p.y_w * p.channels;
     for (; tile < end; tile += SLOTS) {
         const int64 above = quotient(tile, p.columns), image = quotient(above, p.rows);
-        add_tile(p, sums, x + image * x_image, dy + image * y_image, int(above - image * p.rows),
-                 int(tile - above * p.columns));
+        const Place at = place_of(p, int(above - image * p.rows), int(tile - above * p.columns));
+        const int first = at.left * STRIDE_W + Across::low, last = at.left * STRIDE_W + Across::high;
+        if (CHANNEL_LAST && first >= 0 && last < p.x_w)
+            add_tile<true>(p, sums, x + image * x_image, dy + image * y_image, at);
+        else
+            add_tile<false>(p, sums, x + image * x_image, dy + image * y_image, at);
     }
 }
 

@@ -14,7 +14,7 @@ from hipfind.target import Target
 def image_steps(target: Target, problem: ConvProblem, config: DepthwiseConfig) -> tuple[Step, ...]:
     """The launch for y or dx."""
     shape, grid, extents = geometry(target, problem, config)
-    strips = strips_of(shape, config, grid)
+    strips = strips_of(config, grid)
     tiles = shape.images * (1 if shape.is_last else shape.channels) * strips * grid.columns
     defines = (*definitions(target, problem, config), ("BACKWARD", str(int(shape.h.is_backward))))
     step = KernelStep(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import NamedTuple
 
 from hipfind.kernels.spec import BLOCK
@@ -17,8 +18,13 @@ _WIDEST = 16
 """Bytes that a GPU thread writes at once."""
 LANES = 32
 """Threads that take neighbouring channels: their loads make whole cache lines."""
+_FEWEST_LANES = 8
 _WEIGHT_BYTES = 40 << 10
 """Shared memory for the filters of a group's channels."""
+_GROUPS_PER_UNIT = 8
+"""Groups a compute unit for which the workspace has room for their sums of weights."""
+_LEAST_PART = 64
+"""Results that are worth a part."""
 
 
 class Axis(NamedTuple):
@@ -102,8 +108,8 @@ def grid_of(target: Target, shape: Shape, config: DepthwiseConfig) -> Grid:
     members = 1 if target.is_host else BLOCK
     packs = shape.channels // config.channels if shape.is_last else 1
     most = 1 if target.is_host or not shape.is_last else min(LANES, _room(shape) // (config.channels * shape.taps))
-    pieces = -(-packs // most)
-    lanes = -(-packs // pieces)
+    lanes = _lanes(packs, most)
+    pieces = -(-packs // lanes)
     chunks = pieces if shape.is_last else shape.channels if shape.is_weights else 1
     slots = members // lanes
     if shape.is_weights:
@@ -114,9 +120,29 @@ def grid_of(target: Target, shape: Shape, config: DepthwiseConfig) -> Grid:
     )  # fmt: skip
 
 
-def strips_of(shape: Shape, config: DepthwiseConfig, grid: Grid) -> int:
+def strips_of(config: DepthwiseConfig, grid: Grid) -> int:
     """Strips that an image is cut into from top to bottom."""
     return -(-grid.rows // config.depth)
+
+
+def most_parts(target: Target, shape: Shape) -> int:
+    """Parts of a channel's tiles that make enough groups for the device; by sizes alone, whatever the config."""
+    results = shape.images * shape.h.results * shape.w.results
+    side_by_side = -(-shape.channels // (LANES if shape.is_last else 1))
+    wanted = -(-target.compute_units * _GROUPS_PER_UNIT // side_by_side)
+    return max(min(wanted, results // _LEAST_PART), 1)
+
+
+def parts_of(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
+    """Parts that a config makes of a channel's tiles."""
+    grid = grid_of(target, shape, config)
+    return -(-shape.images * grid.rows * grid.columns // (grid.slots * config.depth))
+
+
+def _lanes(packs: int, most: int) -> int:
+    """Threads side by side: so many that waves hold whole tiles, if that leaves no thread idle."""
+    whole = math.gcd(packs, LANES)
+    return whole if _FEWEST_LANES <= whole <= most else -(-packs // -(-packs // most))
 
 
 def weight_room(shape: Shape) -> int:
@@ -146,15 +172,3 @@ def _common(most: int, numbers: list[int]) -> int:
     while any(number % pack for number in numbers):
         pack //= 2
     return pack
-
-
-def registers(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
-    """32-bit registers of a GPU thread, about: filter, tile, one row of the source as numbers and one as it is read."""
-    words, channels = shape.sum_bytes // 4, config.channels
-    row = shape.w.met(config.columns)
-    raw = row * max(channels * shape.dtype.itemsize // 4, 1)
-    if not shape.is_last:
-        pack = grid_of(target, shape, config).pack
-        first, last = shape.w.window(config.columns)
-        raw = (last // pack - first // pack + 1) * max(pack * shape.dtype.itemsize // 4, 1)
-    return words * channels * (shape.taps + config.rows * config.columns + row) + raw + 24

@@ -1,4 +1,4 @@
-"""The configs that are legal for a depthwise problem on a target, and which a rough count of instructions prefers."""
+"""The configs that are legal for a depthwise problem on a target, and which of them is the default."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import math
 from collections.abc import Iterator
 
 from hipfind.solvers.depthwise.config import DepthwiseConfig
-from hipfind.solvers.depthwise.shape import LANES, Axis, Grid, Shape, grid_of, registers, strips_of, weight_room
+from hipfind.solvers.depthwise.estimate import cycles, registers
+from hipfind.solvers.depthwise.shape import Axis, Shape, grid_of, most_parts, parts_of, weight_room
 from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
 from hipfind.target import Target
 
@@ -22,13 +23,11 @@ _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Pieces that a column of tiles is cut into."""
 _SHARES = (1, 1.5, 2, 3, 4, 6, 8)
 """How many times fewer parts than the most the sums of weights are tried in."""
-_GROUPS_PER_UNIT = 8
-"""Groups a compute unit for which the workspace has room for their sums of weights."""
-_LEAST_PART = 64
-"""Results that are worth a part."""
 _MOST_PRODUCTS = 6400
 """Multiply-adds of a tile: each is an instruction, and caches for these are small."""
 _MOST_DEPTH = 1 << 20
+_MOST_MET = 32
+"""Rows or columns of the source that a tile meets: the kernels keep a bit for each."""
 _HOST_VECTOR = 16
 """Elements of a host thread's vectors: channels, or columns of a tile."""
 _HOST_TILE = 4
@@ -57,6 +56,10 @@ def check(target: Target, shape: Shape, config: DepthwiseConfig) -> Applicabilit
         return no(Reason.CONFIG, f"a tile of {rows}x{columns}x{channels} has more than {_MOST_PRODUCTS} products")
     if shape.is_weights and channels * shape.taps > weight_room(shape):
         return no(Reason.CONFIG, f"{channels} channels do not fit in shared memory")
+    if max(shape.h.met(rows), shape.w.met(columns)) > _MOST_MET:
+        return no(
+            Reason.CONFIG, f"a tile of {rows}x{columns} meets more than {_MOST_MET} rows or columns of the source"
+        )
     most = _REGISTERS.get(config.blocks, 0)
     needed = registers(target, shape, config)
     if needed > most:
@@ -101,56 +104,10 @@ def _depths(target: Target, shape: Shape, config: DepthwiseConfig) -> list[int]:
     return sorted({-(-grid.rows // pieces) for pieces in _PIECES if pieces <= grid.rows})
 
 
-def most_parts(target: Target, shape: Shape) -> int:
-    """Parts of a channel's tiles that make enough groups for the device; by sizes alone, whatever the config."""
-    results = shape.images * shape.h.results * shape.w.results
-    side_by_side = -(-shape.channels // (LANES if shape.is_last else 1))
-    wanted = -(-target.compute_units * _GROUPS_PER_UNIT // side_by_side)
-    return max(min(wanted, results // _LEAST_PART), 1)
-
-
-def parts_of(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
-    """Parts that a config makes of a channel's tiles."""
-    grid = grid_of(target, shape, config)
-    return -(-shape.images * grid.rows * grid.columns // (grid.slots * config.depth))
-
-
 @functools.lru_cache(maxsize=1024)
 def default(target: Target, shape: Shape) -> DepthwiseConfig | None:
     """The legal config with the best estimate, None where no tile is legal."""
-    return min(search(target, shape), key=functools.partial(_cost, target, shape), default=None)
-
-
-def _cost(target: Target, shape: Shape, config: DepthwiseConfig) -> float:
-    """Rough time: instructions of a compute unit, in units of which a large device has many waves."""
-    grid = grid_of(target, shape, config)
-    instructions = sum(_instructions(shape, config, grid)) * config.blocks
-    groups = grid.chunks * (
-        parts_of(target, shape, config) if shape.is_weights else -(-_strips(shape, config, grid) // grid.slots)
-    )
-    waves = groups / (target.compute_units * config.blocks)
-    warps = (
-        2.0 * config.blocks * grid.lanes * grid.slots / grid.members
-    )  # of a scheduler; each hides half of what is left
-    return instructions * (waves + math.ceil(waves)) / (1.0 - math.pow(0.5, warps))
-
-
-def _strips(shape: Shape, config: DepthwiseConfig, grid: Grid) -> int:
-    return strips_of(shape, config, grid) * grid.columns * shape.images * (1 if shape.is_last else shape.channels)
-
-
-def _instructions(shape: Shape, config: DepthwiseConfig, grid: Grid) -> tuple[float, float]:
-    """Of a thread, once and for all of its tiles."""
-    channels, elements = config.channels, config.rows * config.columns * config.channels
-    products = elements * shape.taps
-    if shape.h.is_backward:
-        products //= shape.h.stride * shape.w.stride
-    met = shape.w.met(config.columns)
-    converted = met * channels if shape.dtype.is_half else 0
-    read = met * 1.3 if shape.is_last else met / grid.pack * 2 + 1
-    written = elements * (1 / channels + 0.5 if shape.is_last else 1 / grid.pack_out + 0.5)
-    tile = products + shape.h.met(config.rows) * (converted + read + 8) + written + 40
-    return 100 + (8 if shape.is_weights else 2) * shape.taps * channels, config.depth * tile
+    return min(search(target, shape), key=functools.partial(cycles, target, shape), default=None)
 
 
 def host_config(target: Target, shape: Shape) -> DepthwiseConfig:

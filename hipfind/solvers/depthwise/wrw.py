@@ -16,8 +16,7 @@ from hipfind.kernels.spec import KernelSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.depthwise.base import DepthwiseSolver, definitions, geometry, rate
 from hipfind.solvers.depthwise.config import DepthwiseConfig
-from hipfind.solvers.depthwise.shape import shape_of
-from hipfind.solvers.depthwise.space import most_parts, parts_of
+from hipfind.solvers.depthwise.shape import most_parts, parts_of, shape_of
 from hipfind.target import Target
 
 _WEIGHTS = 16
