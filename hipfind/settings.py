@@ -88,7 +88,10 @@ class Settings:
     """The values in force. One field a variable; the field's metadata holds its name, parser and help text."""
 
     device: str = _setting(
-        "HIPFIND_DEVICE", "", _text, "Default device, e.g. host, hip, cuda, hip:1. Empty: the first that works."
+        "HIPFIND_DEVICE",
+        "",
+        _text,
+        "Default device, e.g. host, hip, cuda, hip:1, null:gfx942. Empty: the first that works.",
     )
     user_db_path: str = _setting(
         "HIPFIND_USER_DB_PATH",

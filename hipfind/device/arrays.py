@@ -15,6 +15,7 @@ import numpy as np
 
 from hipfind.device import gpu_arrays
 from hipfind.device.array_ref import ArrayRef, tensor_dtype, whole_strides
+from hipfind.device.devices import NULL
 from hipfind.device.host_outputs import OutputMemory
 from hipfind.errors import ArrayError
 from hipfind.problem.dtypes import DType
@@ -130,10 +131,15 @@ def array_ref(array: Any, descriptor: TensorDescriptor | None, device: str, role
     """Where an array lies, checked against a descriptor unless that is None.
 
     ``device`` is the name of the device that is going to use it, on ``stream``; ``role`` names the array in messages.
-    Raises ArrayError for an object that is no array, and for another device, dtype, lengths or strides than needed.
+    Raises ArrayError for an object that is no array, and for another device, dtype, lengths or strides than needed;
+    DeviceError for a null device, which has no arrays.
     """
     ref = _ref(array, role, device, stream)
     if ref.device != device:
+        if device.partition(":")[0] == NULL:
+            from hipfind.device.null import never_runs
+
+            raise never_runs(device)
         raise ArrayError(f"{role} must be on {device}", got=f"an array on {ref.device}", remedy="move it there first")
     if ref.itemsize and ref.address % ref.itemsize:
         raise ArrayError(f"{role} must start at a multiple of its element size", got=f"address {ref.address:#x}",

@@ -1,6 +1,7 @@
 """Devices by name: which there are, which work here and why the others do not. Each is opened once.
 
-Names are a kind, "host", "hip" or "cuda", with a GPU's number behind a colon: "hip" is "hip:0".
+Names are a kind, "host", "hip" or "cuda", with a GPU's number behind a colon: "hip" is "hip:0". "null:gfx942" is a
+known GPU that is not here (see null.py): it runs nothing, and is in no list.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from hipfind.target import Target
 
 KINDS = ("hip", "cuda", "host")
 """In order of preference."""
+NULL = "null"
+_KNOWN = f"hip, cuda (or one of several: hip:1), host, {NULL}:ARCH (only compiles)"
 _GPU_PACKAGES = {"hip": "hip-python", "cuda": "hipfind[cuda]"}
 _lock = threading.RLock()
 _open: dict[str, Device] = {}
@@ -76,29 +79,35 @@ def _first_that_works() -> Device:
 
 
 def _opened(name: str) -> Device:
-    kind, ordinal = _parse(name)
+    kind, which = _parse(name)
     with _lock:
-        key = name if kind == "host" else f"{kind}:{ordinal}"
+        key = name if kind == "host" else f"{kind}:{which}"
         device = _open.get(key)
         if device is None:
-            device = _open[key] = _make(kind, ordinal)
+            device = _open[key] = _make(kind, which)
         return device
 
 
-def _parse(name: str) -> tuple[str, int]:
-    """Kind and number. Raises DeviceError."""
+def _parse(name: str) -> tuple[str, int | str]:
+    """Kind and number, or a null device's architecture. Raises DeviceError."""
     kind, colon, number = name.partition(":")
+    if kind == NULL:
+        return kind, number
     if kind not in KINDS or (colon and (kind == "host" or not (number.isascii() and number.isdigit()))):
-        raise DeviceError("unknown device", got=name, remedy="known: hip, cuda (or one of several: hip:1), host")
+        raise DeviceError("unknown device", got=name, remedy=f"known: {_KNOWN}")
     return kind, int(number or 0)
 
 
-def _make(kind: str, ordinal: int) -> Device:
+def _make(kind: str, which: int | str) -> Device:
+    if isinstance(which, str):
+        from hipfind.device.null import NullDevice
+
+        return NullDevice(which)
     if kind == "host":
         from hipfind.device.host import HostDevice
 
         return HostDevice()
-    device: Device = _gpu_module(kind).open_device(ordinal)
+    device: Device = _gpu_module(kind).open_device(which)
     return device
 
 

@@ -22,6 +22,7 @@ class Bench:
     """Operands with data, one workspace for all, and a verifier that is made when it is first needed."""
 
     def __init__(self, problem: Problem, session: Session) -> None:
+        session.device.synchronize()  # a device that never runs says so before data is made
         self.problem = problem
         self.session = session
         self.operands = Operands(problem, session.device)
