@@ -12,6 +12,7 @@ from hipfind.cli.explain import explain
 from hipfind.cli.find import find
 from hipfind.cli.immediate import immediate
 from hipfind.cli.solvers import solvers
+from hipfind.cli.tune import tune
 from hipfind.cli.upsample import upsample
 from hipfind.version import VERSION
 
@@ -28,5 +29,5 @@ def main(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for command in (find, immediate, explain, *conv_commands(), upsample, solvers, devices, db):
+for command in (find, immediate, explain, *conv_commands(), upsample, tune, solvers, devices, db):
     main.add_command(command)

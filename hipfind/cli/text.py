@@ -48,6 +48,14 @@ def parse_size(text: str) -> int:
     return int(match[1]) * unit
 
 
+def duration(seconds: float) -> str:
+    """A time to wait, e.g. "45 s", "12 min", "1.6 h"."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = seconds / 60
+    return f"{minutes:.0f} min" if minutes < 90 else f"{minutes / 60:.1f} h"
+
+
 def rate(flops: float, time_ms: float) -> str:
     """FLOP/s reached by ``flops`` operations in ``time_ms``; "-" for a time of 0."""
     if time_ms <= 0.0:

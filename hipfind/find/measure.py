@@ -64,7 +64,7 @@ def measure(
 ) -> None:
     """Measure the entries that have no outcome yet; ``known``: records that say what was verified before."""
     say = on_progress or (lambda progress: None)
-    _drop_hopeless(entries)
+    drop_hopeless(entries)
     racing = [entry for entry in entries if entry.is_in]
     if not racing:
         return
@@ -103,7 +103,8 @@ def _set_configs(bench: Bench, entries: Sequence[Entry], tune: Tuning, say: OnPr
         entry.config = entry.config or configs.get(entry.standing.solver_id, "")
 
 
-def _drop_hopeless(entries: Sequence[Entry]) -> None:
+def drop_hopeless(entries: Sequence[Entry]) -> None:
+    """End the candidates that are expected to take far longer than the best one."""
     expected = [entry.standing.expected_ms for entry in entries if entry.is_in]
     best = min(expected, default=0.0)
     for entry in entries:

@@ -29,6 +29,7 @@ class Known:
     config: str
     verified: bool
     source: Source
+    created_at: float
 
     @property
     def won(self) -> bool:
@@ -119,4 +120,5 @@ def _known(stored: StoredFind) -> Known | None:
         record.solver_id, outcome, record.detail, record.time_ms, record.spread_ms, record.samples, record.config,
         record.verified and not stored.layer,  # a system file's was not checked on this machine
         Source.SYSTEM_DB if stored.layer else Source.USER_DB,
+        stored.created_at,
     )  # fmt: skip

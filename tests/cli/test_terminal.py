@@ -73,6 +73,16 @@ def test_conv_shows_progress_too(tmp_path: Path) -> None:
     assert "timing" in ANSI.sub("", shown["stderr"])
 
 
+def test_tune_shows_the_place_in_the_list(tmp_path: Path) -> None:
+    listed = tmp_path / "list.txt"
+    listed.write_text(f"conv {' '.join(SMALL)} -F 0\n")
+    shown = on_terminals(tmp_path, ("tune", str(listed)), 120)
+    progress = ANSI.sub("", shown["stderr"])
+    assert "[1/3] tuning GemmFwdRest rank=0" in progress
+    assert re.search(r"\[3/3, \d+ s left\] timing", progress)
+    assert shown["stdout"].splitlines()[-1].startswith("3 problems on host: 3 tuned")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [FIND, ("immediate", *SMALL), ("explain", *SMALL), ("conv", *SMALL, "-t", "1"), ("solvers",), ("devices",)],
