@@ -84,8 +84,9 @@ struct Place {
     int top, left, known_rows, known_columns;
 };
 HF_DEVICE Place place_of(const WeightParams& p, int row, int column) {
-    const int top = int(least(row * int64(TILE_H), p.y_h - TILE_H));
-    const int left = int(least(column * int64(TILE_W), p.y_w - TILE_W));
+    const int last_top = int(p.y_h) - TILE_H, last_left = int(p.y_w) - TILE_W;
+    const int top = row * TILE_H < last_top ? row * TILE_H : last_top;
+    const int left = column * TILE_W < last_left ? column * TILE_W : last_left;
     return {top, left, row * TILE_H - top, column * TILE_W - left};
 }
 
@@ -125,27 +126,45 @@ HF_DEVICE void add_tile(const WeightParams& p, Sums& sums, const elem_t* HF_REST
 #endif
 }
 
-// The tiles of one part that fall to a member: each SLOTS-th one.
-HF_DEVICE void add_tiles(const WeightParams& p, Sums& sums, const elem_t* x, const elem_t* dy, int64 tile, int64 end) {
+// A tile by its image, and its row and column of tiles.
+struct Tile {
+    int64 image;
+    int row, column;
+};
+HF_DEVICE Tile tile_at(const WeightParams& p, int64 index) {
+    const int64 above = quotient(index, p.columns), image = quotient(above, p.rows);
+    return {image, int(above - image * p.rows), int(index - above * p.columns)};
+}
+
+// The tiles of one part that fall to a member: each SLOTS-th one. Steps are added up, since divisions take long.
+HF_DEVICE void add_tiles(const WeightParams& p, Sums& sums, const elem_t* x, const elem_t* dy, int64 index, int64 end) {
     const int64 x_image = p.x_h * p.x_w * p.channels, y_image = p.y_h * p.y_w * p.channels;
-    for (; tile < end; tile += SLOTS) {
-        const int64 above = quotient(tile, p.columns), image = quotient(above, p.rows);
-        const Place at = place_of(p, int(above - image * p.rows), int(tile - above * p.columns));
+    const Tile step = tile_at(p, SLOTS);
+    Tile tile = tile_at(p, index);
+    for (; index < end; index += SLOTS) {
+        const Place at = place_of(p, tile.row, tile.column);
         const int first = at.left * STRIDE_W + Across::low, last = at.left * STRIDE_W + Across::high;
-        if (CHANNEL_LAST && first >= 0 && last < p.x_w)
-            add_tile<true>(p, sums, x + image * x_image, dy + image * y_image, at);
+        if (CHANNEL_LAST && first >= 0 && last < int(p.x_w))
+            add_tile<true>(p, sums, x + tile.image * x_image, dy + tile.image * y_image, at);
         else
-            add_tile<false>(p, sums, x + image * x_image, dy + image * y_image, at);
+            add_tile<false>(p, sums, x + tile.image * x_image, dy + tile.image * y_image, at);
+        tile.column += step.column;
+        const bool is_next_row = tile.column >= int(p.columns);
+        tile.column -= is_next_row ? int(p.columns) : 0;
+        tile.row += step.row + is_next_row;
+        const bool is_next_image = tile.row >= int(p.rows);
+        tile.row -= is_next_image ? int(p.rows) : 0;
+        tile.image += step.image + is_next_image;
     }
 }
 
 // The same for one tap of one channel, result by result.
-HF_DEVICE acc_t add_plainly(const WeightParams& p, const elem_t* HF_RESTRICT x, const elem_t* HF_RESTRICT dy, int64 tile,
+HF_DEVICE acc_t add_plainly(const WeightParams& p, const elem_t* HF_RESTRICT x, const elem_t* HF_RESTRICT dy, int64 index,
                             int64 end, int tap) {
     acc_t sum = 0;
-    for (; tile < end; tile += SLOTS) {
-        const int64 above = quotient(tile, p.columns), image = quotient(above, p.rows);
-        const int64 top = (above - image * p.rows) * TILE_H, left = (tile - above * p.columns) * TILE_W;
+    for (; index < end; index += SLOTS) {
+        const Tile tile = tile_at(p, index);
+        const int64 image = tile.image, top = tile.row * int64(TILE_H), left = tile.column * int64(TILE_W);
         for (int64 i = top; i < least(top + TILE_H, p.y_h); ++i)
             for (int64 j = left; j < least(left + TILE_W, p.y_w); ++j) {
                 int64 row, column;

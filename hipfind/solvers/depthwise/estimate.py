@@ -6,13 +6,17 @@ import math
 
 from hipfind.kernels.spec import BLOCK
 from hipfind.solvers.depthwise.config import DepthwiseConfig
-from hipfind.solvers.depthwise.shape import Grid, Shape, grid_of, parts_of, strips_of
+from hipfind.solvers.depthwise.shape import Grid, Shape, grid_of, loads, parts_of, strips_of
 from hipfind.target import Target
 
 _SCHEDULERS = 4
 """Of a compute unit; each issues an instruction of a wave a cycle."""
 _LATENCY_S = 0.7e-6
 """Of memory, under load."""
+_LINE = 128
+"""Bytes of a cache line; a compute unit reads one a cycle."""
+_ROWS_AHEAD = 1.5
+"""Rows that a thread has asked for while it waits for one."""
 _OVERLAP = 0.8
 """Share of the shorter one of instructions and memory that the longer one hides."""
 
@@ -24,35 +28,52 @@ def registers(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
     raw = row * max(channels * shape.dtype.itemsize // 4, 1)
     if not shape.is_last:
         pack = grid_of(target, shape, config).pack
-        first, last = shape.w.window(config.columns)
-        raw = (last // pack - first // pack + 1) * max(pack * shape.dtype.itemsize // 4, 1)
-    return words * channels * (shape.taps + config.rows * config.columns + row) + raw + 24
+        raw = loads(shape, config.columns, pack) * max(pack * shape.dtype.itemsize // 4, 1)
+    rest = 30 if shape.is_weights and shape.is_last else 24  # places, and what the compiler keeps besides
+    return words * channels * (shape.taps + config.rows * config.columns + row) + raw + rest
 
 
 def cycles(target: Target, shape: Shape, config: DepthwiseConfig) -> float:
-    """Time of a config in cycles: to issue its instructions, or to move its bytes, whichever takes longer."""
+    """Time of a config in cycles: to issue instructions, to read caches or to read memory, whichever takes longest."""
     grid = grid_of(target, shape, config)
     used = grid.lanes * grid.slots / grid.members
-    waves_per_scheduler = config.blocks * BLOCK * used / target.wave_size / _SCHEDULERS
+    waves = config.blocks * BLOCK * used / target.wave_size
     rounds = _groups(target, shape, config, grid) / (target.compute_units * config.blocks)
-    issue = (rounds + math.ceil(rounds)) / 2 * waves_per_scheduler * _instructions(shape, config, grid)
-    issue /= 1.0 - math.pow(0.5, waves_per_scheduler)  # each wave hides half of what the others leave
-    met, moved = shape.h.met(config.rows), shape.h.moved(config.rows)
-    again = 1.0 if shape.is_weights else 1 + (met - moved) / (config.depth * moved)
-    source, results = (shape.images * shape.channels * shape.h[axis] * shape.w[axis] for axis in (0, 1))
-    seconds = (source * (1 + again) / 2 + results) * shape.dtype.itemsize / (target.bandwidth_gbs * 1e9)
-    in_flight = (
-        min(rounds, 1.0)
-        * config.blocks
-        * BLOCK
-        * used
-        * shape.w.met(config.columns)
-        * config.channels
-        * shape.dtype.itemsize
-    )
+    issue = rounds * waves / _SCHEDULERS * _instructions(shape, config, grid)
+    cache = rounds * waves * config.depth * shape.h.met(config.rows) * _lines(target, shape, config, grid)
+    in_flight = min(rounds, 1.0) * config.blocks * BLOCK * used * _ROWS_AHEAD * _row_bytes(shape, config)
     reach = min(1.0, in_flight * target.compute_units / (target.bandwidth_gbs * 1e9 * _LATENCY_S))
-    memory = seconds * target.clock_mhz * 1e6 / reach
-    return max(issue, memory) + (1 - _OVERLAP) * min(issue, memory)
+    read, written = _bytes(shape, config)
+    memory = (read / reach + written) / (target.bandwidth_gbs * 1e9) * target.clock_mhz * 1e6
+    longest = max(issue, cache, memory)
+    idle = (1 + math.ceil(rounds) / rounds) / 2  # in the last round
+    hidden = 1.0 - math.pow(0.5, waves / _SCHEDULERS)  # each wave of a scheduler hides half of what the others leave
+    return (_OVERLAP * longest + (1 - _OVERLAP) * (issue + cache + memory)) * idle / hidden
+
+
+def _lines(target: Target, shape: Shape, config: DepthwiseConfig, grid: Grid) -> float:
+    """Cache lines that a wave touches to read a row of its tiles, each load's apart."""
+    side_by_side = target.wave_size / grid.lanes
+    if shape.is_last:
+        pixel = grid.lanes * config.channels * shape.dtype.itemsize
+        return shape.w.met(config.columns) * side_by_side * max(1.0, pixel / _LINE)
+    span = side_by_side * shape.w.moved(config.columns) * shape.dtype.itemsize / _LINE
+    return loads(shape, config.columns, grid.pack) * min(span + side_by_side / grid.columns, target.wave_size)
+
+
+def _row_bytes(shape: Shape, config: DepthwiseConfig) -> int:
+    return shape.w.met(config.columns) * config.channels * shape.dtype.itemsize
+
+
+def _bytes(shape: Shape, config: DepthwiseConfig) -> tuple[float, float]:
+    """Read from memory and written to it. Half of the rows that two strips meet are found in a cache."""
+    source, results = (
+        shape.images * shape.channels * shape.h[axis] * shape.w[axis] * shape.dtype.itemsize for axis in (0, 1)
+    )
+    if shape.is_weights:
+        return source + results, 0.0
+    met, moved = shape.h.met(config.rows), shape.h.moved(config.rows)
+    return source * (1 + max(met - moved, 0) / (2 * config.depth * moved)), results
 
 
 def _groups(target: Target, shape: Shape, config: DepthwiseConfig, grid: Grid) -> int:
@@ -70,8 +91,8 @@ def _instructions(shape: Shape, config: DepthwiseConfig, grid: Grid) -> float:
         products //= shape.h.stride * shape.w.stride
     met = shape.w.met(config.columns)
     converted = met * channels if shape.dtype.is_half else 0
-    read = met * 1.3 if shape.is_last else met / grid.pack * 2
+    read = met * 1.3 if shape.is_last else loads(shape, config.columns, grid.pack) * 2
     written = elements * (1 / channels + 0.5 if shape.is_last else 1 / grid.pack_out + 0.5)
-    tile = products + shape.h.met(config.rows) * (converted + read + 8) + written + 60
+    tile = products + shape.h.met(config.rows) * (converted + read + 8) + written + (150 if shape.is_weights else 60)
     once = 250 + (10 if shape.is_weights else 3) * shape.taps * channels
     return once + config.depth * tile

@@ -12,10 +12,8 @@ from hipfind.problem.dtypes import DType
 from hipfind.solvers.depthwise.config import DepthwiseConfig
 from hipfind.target import Target
 
-_PACK = 4
-"""Elements of a row that a GPU thread reads at once, if a row is a multiple of them and they are 16 bytes at most."""
 _WIDEST = 16
-"""Bytes that a GPU thread writes at once."""
+"""Bytes that a GPU thread reads or writes at once."""
 LANES = 32
 """Threads that take neighbouring channels: their loads make whole cache lines."""
 _FEWEST_LANES = 8
@@ -158,12 +156,26 @@ def _packs(target: Target, shape: Shape, config: DepthwiseConfig) -> tuple[int, 
     """Columns that are read of the source at once, and of the results."""
     if target.is_host or shape.is_last:
         return 1, 1
-    most = _WIDEST // shape.dtype.itemsize
     w, columns = shape.w, config.columns
     steps = [w.source, w.moved(columns)]
     if shape.is_weights and w.results % columns:  # the last tile of a row is moved back
         steps.append(w.moved(w.results - columns))
-    return _common(min(_PACK, most), steps), _common(most, [w.results, columns])
+    most = _WIDEST // shape.dtype.itemsize
+    pack = _common(most, steps)
+    packs = [pack >> shift for shift in range(pack.bit_length())]
+    return min(packs, key=lambda pack: _effort(shape, columns, pack)), _common(most, [w.results, columns])
+
+
+def loads(shape: Shape, columns: int, pack: int) -> int:
+    """Packs of a row of the source that a tile meets."""
+    first, last = shape.w.window(columns)
+    return last // pack - first // pack + 1
+
+
+def _effort(shape: Shape, columns: int, pack: int) -> int:
+    """Of reading a row in such packs: instructions, and registers that hold what is read."""
+    number = loads(shape, columns, pack)
+    return 2 * number + number * max(pack * shape.dtype.itemsize // 4, 1)
 
 
 def _common(most: int, numbers: list[int]) -> int:

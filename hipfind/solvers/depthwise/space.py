@@ -6,7 +6,8 @@ import dataclasses
 import functools
 import itertools
 import math
-from collections.abc import Iterator
+import types
+from collections.abc import Iterator, Mapping
 
 from hipfind.solvers.depthwise.config import DepthwiseConfig
 from hipfind.solvers.depthwise.estimate import cycles, registers
@@ -14,14 +15,17 @@ from hipfind.solvers.depthwise.shape import Axis, Shape, grid_of, most_parts, pa
 from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
 from hipfind.target import Target
 
-_REGISTERS = {1: 232, 2: 122, 3: 78}
+_REGISTERS = {1: 208, 2: 122, 3: 78, 4: 60}
 """Registers that a thread may need, by thread blocks that a compute unit shall hold at once."""
+_BLOCKS = sorted(_REGISTERS, reverse=True)
+_WORTH = 128
+"""Configs that are searched."""
 _SIZES = (1, 2, 3, 4, 7, 8, 16)
 """Rows and columns of tiles that are tried; backward, so many times the stride."""
 _CHANNELS = (1, 2, 4, 8)
 _PIECES = (1, 2, 3, 4, 6, 8, 12, 16)
 """Pieces that a column of tiles is cut into."""
-_SHARES = (1, 1.5, 2, 3, 4, 6, 8)
+_SHARES = (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 4, 6, 8)
 """How many times fewer parts than the most the sums of weights are tried in."""
 _MOST_PRODUCTS = 6400
 """Multiply-adds of a tile: each is an instruction, and caches for these are small."""
@@ -74,17 +78,25 @@ def _check_host(shape: Shape, config: DepthwiseConfig) -> Applicability:
 
 
 def search(target: Target, shape: Shape) -> Iterator[DepthwiseConfig]:
-    """The legal configs that are worth trying: tiles that fit the image, blocks as many as the registers allow."""
+    """The legal configs that are worth trying: those with the best estimates, the best one first."""
     if target.is_host:
         yield host_config(target, shape)
         return
+    estimates = _estimates(target, shape)
+    yield from sorted(estimates, key=estimates.__getitem__)[:_WORTH]
+
+
+@functools.lru_cache(maxsize=64)
+def _estimates(target: Target, shape: Shape) -> Mapping[DepthwiseConfig, float]:
+    """Cycles of tiles that fit the image, with the two largest numbers of blocks that registers allow."""
+    found: dict[DepthwiseConfig, float] = {}
     for rows, columns, channels in itertools.product(_tiles(shape.h), _tiles(shape.w), _CHANNELS):
-        for blocks in sorted(_REGISTERS, reverse=True):
-            config = DepthwiseConfig(rows, columns, channels, blocks, _MOST_DEPTH)
-            if check(target, shape, config):
-                for depth in _depths(target, shape, config):
-                    yield dataclasses.replace(config, depth=depth)
-                break
+        by_blocks = (DepthwiseConfig(rows, columns, channels, blocks, _MOST_DEPTH) for blocks in _BLOCKS)
+        for config in itertools.islice((config for config in by_blocks if check(target, shape, config)), 2):
+            for depth in _depths(target, shape, config):
+                deep = dataclasses.replace(config, depth=depth)
+                found[deep] = cycles(target, shape, deep)
+    return types.MappingProxyType(found)
 
 
 def _tiles(axis: Axis) -> list[int]:
@@ -104,10 +116,12 @@ def _depths(target: Target, shape: Shape, config: DepthwiseConfig) -> list[int]:
     return sorted({-(-grid.rows // pieces) for pieces in _PIECES if pieces <= grid.rows})
 
 
-@functools.lru_cache(maxsize=1024)
 def default(target: Target, shape: Shape) -> DepthwiseConfig | None:
     """The legal config with the best estimate, None where no tile is legal."""
-    return min(search(target, shape), key=functools.partial(cycles, target, shape), default=None)
+    if target.is_host:
+        return host_config(target, shape)
+    estimates = _estimates(target, shape)
+    return min(estimates, key=estimates.__getitem__, default=None)
 
 
 def host_config(target: Target, shape: Shape) -> DepthwiseConfig:
