@@ -79,6 +79,22 @@ HF_DEVICE int64 settled(int64 distance) {
     return distance;
 }
 
+// After each row: AMD's compilers would otherwise put off all products until the sums are needed, and keep all rows in
+// more registers than there are. In pairs, for which they have instructions.
+template <int COUNT>
+HF_DEVICE void settle(acc_t (&sums)[COUNT]) {
+#if defined(__AMDGCN__)
+    typedef acc_t Pair __attribute__((ext_vector_type(2)));
+    HF_UNROLL
+    for (int m = 0; m + 1 < COUNT; m += 2) {
+        Pair pair = {sums[m], sums[m + 1]};
+        asm volatile("" : "+v"(pair));
+        sums[m] = pair.x, sums[m + 1] = pair.y;
+    }
+    if (COUNT % 2) asm volatile("" : "+v"(sums[COUNT - 1]));
+#endif
+}
+
 // A row as it is read: in packs of PACK columns, or of CHANNELS channels.
 constexpr int WIDTH = CHANNEL_LAST ? 1 : PACK;
 constexpr int UNIT = CHANNEL_LAST ? CHANNELS : PACK;
@@ -146,23 +162,23 @@ HF_DEVICE void convert(Line& line, const RawRow& raw) {
 
 // The host's way: from memory, element by element; loops of neighbours are for vectors.
 HF_DEVICE void fill(Line& line, const elem_t* HF_RESTRICT row, int column, int width) {
-    const bool is_inside = column + Across::low >= 0 &&
-                           column + Across::low + Across::spread * Across::length <= width;
     for (int phase = 0; phase < Across::spread; ++phase) {
-        acc_t* HF_RESTRICT to = line.at + phase * Across::length * CHANNELS;
-        const int first = Across::low + phase;
-        if (is_inside) {
+        acc_t* to = line.at + phase * Across::length * CHANNELS;
+        const int first = column + Across::low + phase;
+        row += (Across::low + phase) * int64(PIXEL);
+        if (first >= 0 && first + (Across::length - 1) * Across::spread < width) {
             for (int k = 0; k < Across::length; ++k)
                 for (int c = 0; c < CHANNELS; ++c)
-                    to[k * CHANNELS + c] = load(row[(first + k * Across::spread) * int64(PIXEL) + c]);
+                    to[k * CHANNELS + c] = load(row[k * int64(Across::spread * PIXEL) + c]);
         } else {
+            for (int m = 0; m < Across::length * CHANNELS; ++m) to[m] = 0;
             for (int k = 0; k < Across::length; ++k) {
-                const int position = first + k * Across::spread;
-                const bool is_there = column + position >= 0 && column + position < width;
+                if (unsigned(first + k * Across::spread) >= unsigned(width)) continue;
                 for (int c = 0; c < CHANNELS; ++c)
-                    to[k * CHANNELS + c] = is_there ? load(row[position * int64(PIXEL) + c]) : acc_t(0);
+                    to[k * CHANNELS + c] = load(row[k * int64(Across::spread * PIXEL) + c]);
             }
         }
+        row -= (Across::low + phase) * int64(PIXEL);
     }
 }
 

@@ -35,8 +35,8 @@ HF_DEVICE void multiply(Sums& sums, const Filter& filter, const Line& line, int 
                     HF_UNROLL
                     for (int s = 0; s < TAPS_W; ++s)
                         if (Across::meets(phase, s)) {
-                            acc_t* HF_RESTRICT to = sums.at[i] + phase * Across::per_phase * CHANNELS;
-                            const acc_t* HF_RESTRICT from =
+                            acc_t* to = sums.at[i] + phase * Across::per_phase * CHANNELS;
+                            const acc_t* from =
                                 line.at + Across::slot(Across::source(phase, s)) * CHANNELS;
 #if CHANNEL_LAST
                             HF_UNROLL
@@ -128,6 +128,8 @@ HF_DEVICE void go_down(const DepthwiseParams& p, const Filter& filter, const Str
             row += pitch;
             if (j + 1 < Down::count) read_row<INSIDE>(raw, row, rows >> (j + 1) & 1 ? columns : 0);
             multiply(sums, filter, line, Down::low + j);
+            HF_UNROLL
+            for (int i = 0; i < TILE_H; ++i) settle(sums.at[i]);
         }
 #endif
         elem_t* HF_RESTRICT to = s.out + settled(top * out_pitch);

@@ -51,8 +51,8 @@ HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int pos
         if (r >= 0)
                 HF_UNROLL
                 for (int s = 0; s < TAPS_W; ++s) {
-                    acc_t* HF_RESTRICT to = sums.taps[r][s];
-                    const acc_t* HF_RESTRICT from = line.at + Across::slot(Across::source(0, s)) * CHANNELS;
+                    acc_t* to = sums.taps[r][s];
+                    const acc_t* from = line.at + Across::slot(Across::source(0, s)) * CHANNELS;
                     HF_UNROLL
                     for (int m = 0; m < TILE_W * CHANNELS; m += APART)
                         HF_SIMD
@@ -64,9 +64,9 @@ HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int pos
 // The first `known` results are another tile's.
 HF_DEVICE void read_results(acc_t* to, const elem_t* HF_RESTRICT row, int known) {
 #if defined(HF_HOST)
-    for (int m = 0; m < TILE_W; ++m)
-        for (int c = 0; c < CHANNELS; ++c)
-            to[m * CHANNELS + c] = m < known ? acc_t(0) : load(row[m * int64(PIXEL) + c]);
+    for (int m = 0; m < known * CHANNELS; ++m) to[m] = 0;
+    for (int m = known; m < TILE_W; ++m)
+        for (int c = 0; c < CHANNELS; ++c) to[m * CHANNELS + c] = load(row[m * int64(PIXEL) + c]);
 #else
     constexpr int STEP = CHANNEL_LAST ? 1 : PACK_OUT, COUNT = CHANNEL_LAST ? CHANNELS : PACK_OUT;
     HF_UNROLL
@@ -122,6 +122,8 @@ HF_DEVICE void add_tile(const WeightParams& p, Sums& sums, const elem_t* HF_REST
         row += pitch;
         if (j + 1 < Down::count) read_row<INSIDE>(raw, row, rows >> (j + 1) & 1 ? columns : 0);
         multiply(sums, results, line, Down::low + j);
+        HF_UNROLL
+        for (int k = 0; k < TAPS; ++k) settle(sums.taps[k / TAPS_W][k % TAPS_W]);
     }
 #endif
 }

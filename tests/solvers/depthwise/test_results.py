@@ -30,7 +30,7 @@ SOLVERS: dict[str, DepthwiseSolver] = {
 GPUS = (known("sm_90"), known("gfx942"))
 GPU = GPUS[0]
 
-made_up = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+made_up = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 
 
 @st.composite
