@@ -1,10 +1,10 @@
-// What the kernels of depthwise convolution share: which rows and columns of the source a tile of results meets, and how
-// a row of them comes into registers.
+// What the kernels of depthwise convolution share: which rows and columns of the source a tile of results meets, and
+// how a row of them comes into registers.
 //
-// Filter, stride, dilation and padding are definitions, and so is the tile: every index into it is known to the compiler,
-// which keeps all of it in registers. A tile has TILE_H x TILE_W results of CHANNELS neighbouring channels; CHANNEL_LAST
-// says that PIXEL channels lie together, else CHANNELS is 1. Positions in the source count from the tile's base: its first
-// result times the stride, or, where BACKWARD, divided by it.
+// Filter, stride, dilation and padding are definitions, and so is the tile: every index into it is known to the
+// compiler, which keeps all of it in registers. A tile has TILE_H x TILE_W results of CHANNELS neighbouring channels;
+// CHANNEL_LAST says that PIXEL channels lie together, else CHANNELS is 1. Positions in the source count from the tile's
+// base: its first result times the stride, or, where BACKWARD, divided by it.
 #pragma once
 #include "vectors.h"
 
@@ -25,7 +25,6 @@ HF_DEVICE int64 least(int64 a, int64 b) { return a < b ? a : b; }
 // One axis of a tile. Source positions low..high are all that its results meet.
 template <int TAPS, int STRIDE, int DILATION, int PAD, int TILE>
 struct Along {
-    static constexpr int taps = TAPS;
     static constexpr int low = BACKWARD ? FLOORED(PAD - (TAPS - 1) * DILATION, STRIDE) : -PAD;
     static constexpr int high =
         BACKWARD ? FLOORED(TILE - 1 + PAD, STRIDE) : (TILE - 1) * STRIDE + (TAPS - 1) * DILATION - PAD;
@@ -62,15 +61,6 @@ struct Line {
     alignas(64) acc_t at[Across::spread * Across::length * CHANNELS];
 };
 
-template <int BYTES>
-struct WordOf {
-    typedef uint32 type;
-};
-template <>
-struct WordOf<8> {
-    typedef unsigned long long type;
-};
-
 // A distance to which a compiler adds constants, rather than make a new one for every constant.
 HF_DEVICE int64 settled(int64 distance) {
 #if defined(HF_CUDA)
@@ -100,6 +90,15 @@ constexpr int WIDTH = CHANNEL_LAST ? 1 : PACK;
 constexpr int UNIT = CHANNEL_LAST ? CHANNELS : PACK;
 constexpr int FIRST = FLOORED(Across::low, WIDTH) * WIDTH;
 constexpr int PACKS = (Across::high - FIRST) / WIDTH + 1;
+template <int BYTES>
+struct WordOf {
+    typedef uint32 type;
+};
+template <>
+struct WordOf<8> {
+    typedef unsigned long long type;
+};
+
 // Packs are kept as whole registers: compilers take 16-bit fields apart and put them together again at every branch.
 typedef WordOf<sizeof(elem_t)>::type word_t;
 constexpr int WORDS = (UNIT * sizeof(elem_t) + sizeof(word_t) - 1) / sizeof(word_t);
@@ -160,7 +159,8 @@ HF_DEVICE void convert(Line& line, const RawRow& raw) {
         }
 }
 
-// The host's way: from memory, element by element; loops of neighbours are for vectors.
+// The host's way: from memory, element by element; loops of neighbours are for vectors. What lies outside is passed
+// over by a branch: g++ 12 makes wrong vectors of loads under a mask.
 HF_DEVICE void fill(Line& line, const elem_t* HF_RESTRICT row, int column, int width) {
     for (int phase = 0; phase < Across::spread; ++phase) {
         acc_t* to = line.at + phase * Across::length * CHANNELS;

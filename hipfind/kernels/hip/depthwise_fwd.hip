@@ -1,12 +1,12 @@
 // Depthwise convolution, forward and (BACKWARD) its data gradient: each channel has one filter of its own.
 //
 // A member keeps its channel's filter and a tile of sums in registers and goes down a strip of tiles. For each tile it
-// reads the rows of the source that the tile meets, one ahead of the other, and converts each once; a row is multiplied by
-// all taps that join it to a row of the tile. Backward, results a stride apart have the same taps, so the gradient is
-// gathered: no atomics, nothing is cleared.
+// reads the rows of the source that the tile meets, one ahead of the other, and converts each once; a row is multiplied
+// by all taps that join it to a row of the tile. Backward, results a stride apart have the same taps, so the gradient
+// is gathered: no atomics, nothing is cleared.
 //
-// Columns in the padding are zeros in a tile, so a weight that is not finite takes the plain path, which multiplies only
-// what is there; so do tensors that are less aligned than the packs.
+// Columns in the padding are zeros in a tile, so a weight that is not finite takes the plain path, which multiplies
+// only what is there; so do tensors that are less aligned than the packs.
 #include "depthwise.h"
 
 constexpr int SLOTS = MEMBERS / LANES;  // strips that a group works on at once; LANES members take one's channels
@@ -24,31 +24,33 @@ struct Sums {
     alignas(64) acc_t at[TILE_H][TILE_W * CHANNELS];
 };
 
-// Adds to the sums what they get from source row `position`.
+// Adds a row of the source, as one row of taps meets it, to a row of sums.
+HF_DEVICE void add_row(acc_t (&sums)[TILE_W * CHANNELS], const acc_t (&taps)[TAPS_W][CHANNELS], const Line& line) {
+    HF_UNROLL
+    for (int phase = 0; phase < Across::phases; ++phase)
+        HF_UNROLL
+        for (int s = 0; s < TAPS_W; ++s) {
+            if (!Across::meets(phase, s)) continue;
+            acc_t* to = sums + phase * Across::per_phase * CHANNELS;
+            const acc_t* from = line.at + Across::slot(Across::source(phase, s)) * CHANNELS;
+#if CHANNEL_LAST
+            HF_UNROLL
+            for (int m = 0; m < Across::per_phase; ++m)
+                HF_SIMD
+                for (int c = 0; c < CHANNELS; ++c) to[m * CHANNELS + c] += taps[s][c] * from[m * CHANNELS + c];
+#else
+            HF_SIMD
+            for (int m = 0; m < Across::per_phase; ++m) to[m] += taps[s][0] * from[m];
+#endif
+        }
+}
+
+// Adds source row `position` to all rows of sums that meet it.
 HF_DEVICE void multiply(Sums& sums, const Filter& filter, const Line& line, int position) {
     HF_UNROLL
     for (int i = 0; i < TILE_H; ++i) {
         const int r = Down::tap(i, position);
-        if (r >= 0)
-                HF_UNROLL
-                for (int phase = 0; phase < Across::phases; ++phase)
-                    HF_UNROLL
-                    for (int s = 0; s < TAPS_W; ++s)
-                        if (Across::meets(phase, s)) {
-                            acc_t* to = sums.at[i] + phase * Across::per_phase * CHANNELS;
-                            const acc_t* from =
-                                line.at + Across::slot(Across::source(phase, s)) * CHANNELS;
-#if CHANNEL_LAST
-                            HF_UNROLL
-                            for (int m = 0; m < Across::per_phase; ++m)
-                                HF_SIMD
-                                for (int c = 0; c < CHANNELS; ++c)
-                                    to[m * CHANNELS + c] += filter.taps[r][s][c] * from[m * CHANNELS + c];
-#else
-                            HF_SIMD
-                            for (int m = 0; m < Across::per_phase; ++m) to[m] += filter.taps[r][s][0] * from[m];
-#endif
-                        }
+        if (r >= 0) add_row(sums.at[i], filter.taps[r], line);
     }
 }
 
@@ -156,7 +158,8 @@ HF_KERNEL(depthwise_fwd, const elem_t* HF_RESTRICT source, const elem_t* HF_REST
             const int lane = t % LANES;
             const int64 tile = set * SLOTS + t / LANES, above = quotient(tile, p.columns);
             const int64 image = quotient(above, p.strips);  // or plane
-            const int64 channel = CHANNEL_LAST ? first + lane * CHANNELS : image - quotient(image, p.channels) * p.channels;
+            const int64 channel =
+                CHANNEL_LAST ? first + lane * CHANNELS : image - quotient(image, p.channels) * p.channels;
             if (tile < p.tiles && channel < p.channels) {
                 Filter filter;
                 HF_UNROLL
@@ -177,8 +180,8 @@ HF_KERNEL(depthwise_fwd, const elem_t* HF_RESTRICT source, const elem_t* HF_REST
                 s.source = from + Across::base(s.column) * PIXEL;
                 s.out = to + s.column * int64(PIXEL);
                 const int64 base = Across::base(s.column);
-                const bool is_inside =
-                    CHANNEL_LAST && base + Across::low >= 0 && base + Across::high < p.source_w && s.column + TILE_W <= p.out_w;
+                const bool is_inside = CHANNEL_LAST && base + Across::low >= 0 && base + Across::high < p.source_w &&
+                                       s.column + TILE_W <= p.out_w;
                 if (is_wide && is_finite(filter) && is_inside)
                     go_down<true>(p, filter, s);
                 else if (is_wide && is_finite(filter))

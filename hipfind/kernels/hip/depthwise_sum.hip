@@ -1,5 +1,5 @@
-// Last step of depthwise_wrw: each weight's parts added up, in one order. A group takes WEIGHTS neighbouring weights, its
-// members share the parts of each.
+// Last step of depthwise_wrw: each weight's parts added up, in one order. A group takes WEIGHTS neighbouring weights,
+// its members share the parts of each.
 #include "portable.h"
 
 struct SumParams {
@@ -15,7 +15,8 @@ HF_KERNEL(depthwise_sum, const acc_t* HF_RESTRICT partials, elem_t* HF_RESTRICT 
             const int64 weight = group * WEIGHTS + t % WEIGHTS;
             acc_t sum = 0;
             if (weight < p.weights)
-                for (int64 part = t / WEIGHTS; part < p.parts; part += SHARES) sum += partials[part * p.weights + weight];
+                for (int64 part = t / WEIGHTS; part < p.parts; part += SHARES)
+                    sum += partials[part * p.weights + weight];
             shares[t] = sum;
         }
         HF_BARRIER();

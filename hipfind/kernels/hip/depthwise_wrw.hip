@@ -1,14 +1,14 @@
 // Depthwise convolution's weight gradient: dw[c, tap] = sum over images and results of dy * x.
 //
-// A member keeps the sums of all taps of its channel in registers. It takes tiles of dy into registers, and for each reads
-// the rows of x that the tile meets, one ahead of the other; a row is multiplied by all rows of the tile that some tap
-// joins it to. A group adds its members' sums up in shared memory and writes them to the workspace, as one of `parts` a
-// channel; a second kernel adds up the parts. Always in one order, without atomics.
+// A member keeps the sums of all taps of its channel in registers. It takes tiles of dy into registers, and for each
+// reads the rows of x that the tile meets, one ahead of the other; a row is multiplied by all rows of the tile that
+// some tap joins it to. A group adds its members' sums up in shared memory and writes them to the workspace, as one of
+// `parts` a channel; a second kernel adds up the parts. Always in one order, without atomics.
 //
-// Tiles at the end of a row or plane are moved back so that they are full; what another tile has already is taken as zero
-// there. So an element of x only meets zeros in sums that it reaches through that other tile. Columns in the padding are
-// zeros too; where a sum is not finite, a member sums once more, plainly, only what is there. Tensors that are less
-// aligned than the packs are summed plainly, too.
+// Tiles at the end of a row or plane are moved back so that they are full; what another tile has already is taken as
+// zero there. So an element of x only meets zeros in sums that it reaches through that other tile. Columns in the
+// padding are zeros too; where a sum is not finite, a member sums once more, plainly, only what is there. Tensors that
+// are less aligned than the packs are summed plainly, too.
 #define BACKWARD 0
 #include "depthwise.h"
 
@@ -16,9 +16,9 @@ constexpr int ROOM = (47 << 10) / sizeof(acc_t) - 1024;  // values in shared mem
 
 struct WeightParams {
     int64 channels, x_h, x_w, y_h, y_w;
-    int64 columns, rows;     // tiles of a plane
-    int64 chunks, tiles;     // chunks of LANES x CHANNELS channels; tiles of all images
-    int64 parts;             // that the tiles of a channel are summed in
+    int64 columns, rows;  // tiles of a plane
+    int64 chunks, tiles;  // chunks of LANES x CHANNELS channels; tiles of all images
+    int64 parts;          // that the tiles of a channel are summed in
 };
 
 constexpr int VALUES = LANES * CHANNELS * TAPS;  // of a group
@@ -48,16 +48,16 @@ HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int pos
     HF_UNROLL
     for (int i = 0; i < TILE_H; ++i) {
         const int r = Down::tap(i, position);
-        if (r >= 0)
-                HF_UNROLL
-                for (int s = 0; s < TAPS_W; ++s) {
-                    acc_t* to = sums.taps[r][s];
-                    const acc_t* from = line.at + Across::slot(Across::source(0, s)) * CHANNELS;
-                    HF_UNROLL
-                    for (int m = 0; m < TILE_W * CHANNELS; m += APART)
-                        HF_SIMD
-                        for (int v = 0; v < APART; ++v) to[v] += dy.at[i][m + v] * from[m + v];
-                }
+        if (r < 0) continue;
+        HF_UNROLL
+        for (int s = 0; s < TAPS_W; ++s) {
+            acc_t* to = sums.taps[r][s];
+            const acc_t* from = line.at + Across::slot(Across::source(0, s)) * CHANNELS;
+            HF_UNROLL
+            for (int m = 0; m < TILE_W * CHANNELS; m += APART)
+                HF_SIMD
+                for (int v = 0; v < APART; ++v) to[v] += dy.at[i][m + v] * from[m + v];
+        }
     }
 }
 
@@ -161,8 +161,8 @@ HF_DEVICE void add_tiles(const WeightParams& p, Sums& sums, const elem_t* x, con
 }
 
 // The same for one tap of one channel, result by result.
-HF_DEVICE acc_t add_plainly(const WeightParams& p, const elem_t* HF_RESTRICT x, const elem_t* HF_RESTRICT dy, int64 index,
-                            int64 end, int tap) {
+HF_DEVICE acc_t add_plainly(const WeightParams& p, const elem_t* HF_RESTRICT x, const elem_t* HF_RESTRICT dy,
+                            int64 index, int64 end, int tap) {
     acc_t sum = 0;
     for (; index < end; index += SLOTS) {
         const Tile tile = tile_at(p, index);
@@ -193,7 +193,8 @@ HF_KERNEL(depthwise_wrw, const elem_t* HF_RESTRICT dy, const elem_t* HF_RESTRICT
             acc_t* to = sums_of + slot * VALUES + lane * CHANNELS * TAPS;
             bool is_plain = !is_wide;
             Sums sums = {};
-            if (is_wide && channel < p.channels) add_tiles(p, sums, x + channel * x_plane, dy + channel * y_plane, begin, end);
+            if (is_wide && channel < p.channels)
+                add_tiles(p, sums, x + channel * x_plane, dy + channel * y_plane, begin, end);
             HF_UNROLL
             for (int k = 0; k < TAPS; ++k)
                 HF_UNROLL
@@ -204,9 +205,10 @@ HF_KERNEL(depthwise_wrw, const elem_t* HF_RESTRICT dy, const elem_t* HF_RESTRICT
                     is_plain |= !(0 * sum == 0);
                 }
             if (is_plain && channel < p.channels)
-                for (int v = 0; v < CHANNELS * TAPS; ++v)
-                    to[v] = add_plainly(p, x + (channel + v / TAPS) * x_plane, dy + (channel + v / TAPS) * y_plane, begin,
-                                        end, v % TAPS);
+                for (int v = 0; v < CHANNELS * TAPS; ++v) {
+                    const int64 one = channel + v / TAPS;
+                    to[v] = add_plainly(p, x + one * x_plane, dy + one * y_plane, begin, end, v % TAPS);
+                }
         }
         HF_BARRIER();
         acc_t* const to = partials + (part * p.channels + first) * TAPS;

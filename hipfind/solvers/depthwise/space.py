@@ -50,16 +50,14 @@ def check(target: Target, shape: Shape, config: DepthwiseConfig) -> Applicabilit
         return no(Reason.CONFIG, f"a tile of {rows}x{columns} is no multiple of the stride")
     if shape.is_weights and (rows > shape.h.results or columns > shape.w.results):
         return no(Reason.CONFIG, f"a tile of {rows}x{columns} is larger than y")
-    if shape.is_weights and parts_of(target, shape, config) > most_parts(target, shape):
-        return no(Reason.CONFIG, f"{config}: more than {most_parts(target, shape)} parts")
+    if shape.is_weights and channels * shape.taps > weight_room(shape):
+        return no(Reason.CONFIG, f"{channels} channels do not fit in shared memory")
     if target.is_host:
-        return _check_host(shape, config)
+        return _check_host(shape, config) and _check_parts(target, shape, config)
     if channels * shape.dtype.itemsize > 16:
         return no(Reason.CONFIG, f"{channels} channels at once are more than 16 bytes")
     if rows * columns * channels * shape.taps > _MOST_PRODUCTS:
         return no(Reason.CONFIG, f"a tile of {rows}x{columns}x{channels} has more than {_MOST_PRODUCTS} products")
-    if shape.is_weights and channels * shape.taps > weight_room(shape):
-        return no(Reason.CONFIG, f"{channels} channels do not fit in shared memory")
     if max(shape.h.met(rows), shape.w.met(columns)) > _MOST_MET:
         return no(
             Reason.CONFIG, f"a tile of {rows}x{columns} meets more than {_MOST_MET} rows or columns of the source"
@@ -68,7 +66,13 @@ def check(target: Target, shape: Shape, config: DepthwiseConfig) -> Applicabilit
     needed = registers(target, shape, config)
     if needed > most:
         return no(Reason.CONFIG, f"about {needed} registers, at most {most} with {config.blocks} blocks a compute unit")
-    return APPLICABLE
+    return _check_parts(target, shape, config)
+
+
+def _check_parts(target: Target, shape: Shape, config: DepthwiseConfig) -> Applicability:
+    if not shape.is_weights or parts_of(target, shape, config) <= most_parts(target, shape):
+        return APPLICABLE
+    return no(Reason.CONFIG, f"{config}: more than {most_parts(target, shape)} parts, take a larger depth")
 
 
 def _check_host(shape: Shape, config: DepthwiseConfig) -> Applicability:

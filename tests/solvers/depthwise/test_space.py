@@ -66,6 +66,7 @@ def test_text_that_is_no_config(text: str) -> None:
         ("fwd", {"channels": 2}, "power of two that divides 96, channel-last"),
         ("bwd", {"rows": 64}, "products"),
         ("wrw", {"rows": 57, "columns": 1}, "larger than y"),
+        ("wrw", {"channels": 1 << 12}, "power of two that divides"),
         ("wrw", {"depth": 1, "rows": 1, "columns": 1}, "parts"),
     ],
 )
@@ -99,3 +100,14 @@ def test_backward_tiles_are_multiples_of_the_stride() -> None:
 def test_what_does_not_apply(arguments: dict[str, object], reason: Reason) -> None:
     problem = ConvProblem.create("fwd", (2, 8, 16, 16), **arguments)  # type: ignore[arg-type]
     assert SOLVERS["fwd"].IsApplicable(GPU, problem).reason is reason
+
+
+def test_numbers_that_no_kernel_can_have_are_refused_too() -> None:
+    problem = ConvProblem.create(
+        "wrw", (2, 8192, 9, 9), (8192, 1, 9, 9), groups=8192, pad=4, layout="NHWC", dtype="fp64"
+    )
+    for target in (GPU, HOST):
+        for channels in (16, 64, 4096, 8192):
+            config = DepthwiseConfig(1, 1, channels, 1, 1 << 20)
+            answer = SOLVERS["wrw"].IsValidPerformanceConfig(target, problem, config)
+            assert answer.reason is Reason.CONFIG or (target.is_host and channels == 16)
