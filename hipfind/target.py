@@ -12,6 +12,7 @@ import dataclasses
 from hipfind.errors import DeviceError
 
 _UNKNOWN_PEAK_TFLOPS = 0.1
+_AMD_MATRIX_CORES = ("gfx908", "gfx90a", "gfx94", "gfx95", "gfx11", "gfx12")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,11 +39,19 @@ class Target:
     peak_tflops: tuple[tuple[str, float], ...]
     launch_us: float
     kernels: bool = True  # portable kernels can be compiled for it here
+    triton: bool = True  # kernels for its matrix cores can be compiled here
     max_items: int = 2**63 - 1
 
     def peak(self, dtype: str) -> float:
         """Peak rate in FLOP/s for products of ``dtype`` ("fp32", "fp16", "bf16", "fp64")."""
         return dict(self.peak_tflops).get(dtype, _UNKNOWN_PEAK_TFLOPS) * 1e12
+
+    @property
+    def has_matrix_cores(self) -> bool:
+        """Whether Triton has matrix instructions of 16-bit types for it: MFMA, WMMA, or NVIDIA's from sm_80 on."""
+        if self.vendor == "nvidia":
+            return int(self.arch.removeprefix("sm_")) >= 80
+        return self.vendor == "amd" and self.arch.startswith(_AMD_MATRIX_CORES)
 
     @property
     def is_host(self) -> bool:
@@ -96,7 +105,7 @@ KNOWN_TARGETS: tuple[Target, ...] = (
          peak_tflops=_rates(67.0, 67.0, 989.0)),
     Target(vendor="host", arch="x86_64", name="generic host CPU", compute_units=2, wave_size=8, lds_bytes=32768,
            clock_mhz=2500, l2_bytes=32 * _MIB, memory_bytes=16 * _GIB, bandwidth_gbs=20.0, vector_tflops=0.08,
-           peak_tflops=_rates(0.1, 0.2, 0.1), launch_us=3.0),
+           peak_tflops=_rates(0.1, 0.2, 0.1), launch_us=3.0, triton=False),
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import AnyKernel, GemmSpec
 from hipfind.target import Target
 
 Array: TypeAlias = npt.NDArray[Any]
@@ -54,8 +54,11 @@ class Device(abc.ABC):
         """Set bytes to ``value`` (0: clear, 0xFF: NaN in every float type)."""
 
     @abc.abstractmethod
-    def prepare_kernel(self, spec: KernelSpec, params: tuple[int | float, ...], items: int) -> RunKernel:
+    def prepare_kernel(self, spec: AnyKernel, params: tuple[int | float, ...], items: int) -> RunKernel:
         """Compile (or take from the cache) and bind parameters. Raises CompileError with the compiler's message."""
+
+    def compile_ahead(self, specs: Sequence[AnyKernel]) -> None:  # noqa: B027 - optional
+        """Compile many kernels at once into the kernel cache, where the device knows how to; errors come later."""
 
     @abc.abstractmethod
     def prepare_gemm(self, spec: GemmSpec) -> RunGemm:

@@ -16,6 +16,9 @@ from hipfind.device.gpu_driver import Driver, GpuProperties, raise_error, text_o
 from hipfind.errors import DeviceError
 from hipfind.kernels.spec import KernelSpec
 
+_SHARED_UNASKED = 48 << 10
+"""Dynamic shared memory that a launch gets without asking for more first."""
+
 
 def device_count() -> int:
     """How many NVIDIA GPUs this process sees. Raises DeviceError where the CUDA driver cannot say."""
@@ -127,11 +130,15 @@ class CudaDriver(Driver):
     def compiler_options(self, spec: KernelSpec) -> list[str]:
         return cuda_compiler.options(spec, self._properties.arch)
 
-    def load_function(self, code: bytes, entry: str) -> int:
-        return int(_call("cuModuleGetFunction", _call("cuModuleLoadData", code), entry.encode()))
+    def load_function(self, code: bytes, entry: str, shared: int) -> int:
+        function = _call("cuModuleGetFunction", _call("cuModuleLoadData", code), entry.encode())
+        if shared > _SHARED_UNASKED:
+            most = cuda.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            _call("cuFuncSetAttribute", function, most, shared)
+        return int(function)
 
-    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
-        (status,) = cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, 0, arguments)
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int) -> None:
+        (status,) = cuda.cuLaunchKernel(function, blocks, 1, 1, threads, 1, 1, shared, stream, 0, arguments)
         if status:
             _fail("cuLaunchKernel", status)
 

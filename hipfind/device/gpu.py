@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import ctypes
+import concurrent.futures
+import contextlib
 import dataclasses
 import logging
-import struct
 import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
 
+from hipfind.device import triton_compiler
 from hipfind.device.base import Array, Device, Memory, RunGemm, RunKernel
 from hipfind.device.gpu_blas import GpuBlas
 from hipfind.device.gpu_driver import Driver
+from hipfind.device.gpu_launch import Function, Launch, TritonLaunch, word
 from hipfind.device.gpu_target import target_of
+from hipfind.device.host_threads import usable_cores
 from hipfind.device.kernel_cache import digest, kernel_cache
 from hipfind.errors import (
     ArrayError,
     CompileError,
     DeviceError,
-    KernelLaunchError,
     OutOfMemoryError,
 )
-from hipfind.kernels.spec import BLOCK, GemmSpec, KernelSpec
+from hipfind.kernels.spec import BLOCK, AnyKernel, GemmSpec, KernelSpec, TritonSpec
 
 _log = logging.getLogger("hipfind.device")
 
@@ -62,10 +64,11 @@ class GpuDevice(Device):
         self._compiler = _compiler_version(driver)
         with driver.active():
             target = target_of(driver.properties())
-        self.target = dataclasses.replace(target, kernels=bool(self._compiler))
+        has_triton = target.has_matrix_cores and bool(triton_compiler.version())
+        self.target = dataclasses.replace(target, kernels=bool(self._compiler), triton=has_triton)
         self._make_blas = make_blas
         self._blas: GpuBlas | None = None
-        self._functions: dict[KernelSpec, int] = {}
+        self._functions: dict[AnyKernel, Function] = {}
         self._own_streams: set[int] = set()
         self._events: list[tuple[int, int]] = []
         self._flush: Memory | None = None
@@ -116,22 +119,57 @@ class GpuDevice(Device):
 
     # kernels and products --------------------------------------------------------------------------------------------
 
-    def prepare_kernel(self, spec: KernelSpec, params: tuple[int | float, ...], items: int) -> RunKernel:
-        function = self._function(spec)
+    def prepare_kernel(self, spec: AnyKernel, params: tuple[int | float, ...], items: int) -> RunKernel:
+        if isinstance(spec, TritonSpec):
+            return TritonLaunch(self, spec, params, items)
+        function = self.function(spec)
         if items == 0:
             return _nothing
-        return _Launch(self, spec.entry, function, params, items)
+        blocks = min(-(-items // BLOCK), self.target.compute_units * _BLOCKS_PER_UNIT)
+        return Launch(self, spec.entry, function, blocks, [items], [word(value) for value in params])
 
-    def _function(self, spec: KernelSpec) -> int:
+    def function(self, spec: AnyKernel) -> Function:
+        """The loaded kernel, compiled where the cache has none. Raises CompileError."""
         with self._lock:
             function = self._functions.get(spec)
             if function is None:
-                compiler = self._compiler or self.driver.compiler_version()
-                key = digest(compiler, *self.driver.compiler_options(spec), spec.content_hash)
-                code = kernel_cache().get(key, lambda: self.driver.compile(spec)).code
-                with self.driver.active():
-                    function = self._functions[spec] = self.driver.load_function(code, spec.entry)
+                code = kernel_cache().get(self._key(spec), lambda: self._compile(spec)).code
+                function = self._functions[spec] = self._load(spec, code)
             return function
+
+    def _key(self, spec: AnyKernel) -> str:
+        if isinstance(spec, TritonSpec):
+            return triton_compiler.cache_key(spec, self.target.arch)
+        compiler = self._compiler or self.driver.compiler_version()
+        return digest(compiler, *self.driver.compiler_options(spec), spec.content_hash)
+
+    def _compile(self, spec: AnyKernel) -> bytes:
+        if isinstance(spec, TritonSpec):
+            return triton_compiler.compile_kernel(spec, self.target.arch)
+        return self.driver.compile(spec)
+
+    def _load(self, spec: AnyKernel, code: bytes) -> Function:
+        with self.driver.active():
+            if isinstance(spec, TritonSpec):
+                kernel = triton_compiler.TritonCode.unpack(code)
+                handle = self.driver.load_function(kernel.code, kernel.name, kernel.shared)
+                return Function(handle, kernel.threads, kernel.shared)
+            return Function(self.driver.load_function(code, spec.entry, 0), BLOCK, 0)
+
+    def compile_ahead(self, specs: Sequence[AnyKernel]) -> None:
+        triton_compiler.fill_cache(specs, self.target.arch)
+        cache = kernel_cache()
+        portable = {spec: self._key(spec) for spec in specs if isinstance(spec, KernelSpec)}
+        missing = [(spec, key) for spec, key in portable.items() if not cache.has(key)]
+
+        def compile_one(spec: KernelSpec, key: str) -> None:
+            with contextlib.suppress(CompileError):  # whoever prepares the kernel will meet it
+                cache.get(key, lambda: self.driver.compile(spec))
+
+        if len(missing) > 1:
+            with concurrent.futures.ThreadPoolExecutor(min(len(missing), usable_cores())) as pool:
+                for running in [pool.submit(compile_one, *job) for job in missing]:
+                    running.result()
 
     def prepare_gemm(self, spec: GemmSpec) -> RunGemm:
         return self.blas.prepare(spec)
@@ -245,61 +283,6 @@ def _compiler_version(driver: Driver) -> str:
     except CompileError as error:
         _log.info("%s compiles no kernels: %s", driver.name, error)
         return ""
-
-
-class _Launch:
-    """A kernel bound to its parameters. Frames of packed arguments are reused; each is in one call at a time."""
-
-    __slots__ = ("_blocks", "_device", "_entry", "_frames", "_function", "_head", "_tail")
-
-    def __init__(
-        self, device: GpuDevice, entry: str, function: int, params: tuple[int | float, ...], items: int
-    ) -> None:
-        self._device = device
-        self._entry = entry
-        self._function = function
-        self._blocks = min(-(-items // BLOCK), device.target.compute_units * _BLOCKS_PER_UNIT)
-        self._head = items
-        self._tail = [_word(value) for value in params]
-        self._frames: list[tuple[ctypes.Array[ctypes.c_uint64], int]] = []
-
-    def __call__(self, addresses: Sequence[int], stream: int) -> None:
-        self._device.check_stream(stream)
-        try:
-            frame = self._frames.pop()
-        except IndexError:
-            frame = self._new_frame(len(addresses))
-        words, location = frame
-        words[_POINTERS : _POINTERS + len(addresses)] = list(addresses)
-        driver = self._device.driver
-        try:
-            with driver.active():
-                driver.launch(self._function, self._blocks, BLOCK, stream, location)
-        except DeviceError as error:
-            raise KernelLaunchError(f"kernel {self._entry} did not start on {self._device.name}: {error}") from error
-        finally:
-            self._frames.append(frame)
-
-    def _new_frame(self, pointers: int) -> tuple[ctypes.Array[ctypes.c_uint64], int]:
-        """[1, address of arguments, 2, address of their size, end, size, arguments]: items, pointers, parameters."""
-        arguments = [self._head, *[0] * pointers, *self._tail]
-        words = (ctypes.c_uint64 * (_ARGUMENTS + len(arguments)))()
-        location = ctypes.addressof(words)
-        description = [1, location + 8 * _ARGUMENTS, 2, location + 8 * _SIZE, self._device.driver.launch_end]
-        words[:] = [*description, 8 * len(arguments), *arguments]
-        return words, location
-
-
-_SIZE = 5
-_ARGUMENTS = 6
-_POINTERS = 7
-"""Places of the size, the first argument and the first pointer in a frame."""
-
-
-def _word(value: int | float) -> int:
-    """The 64 bits of an int64 or a double."""
-    packed = struct.pack("=q" if isinstance(value, int) else "=d", value)
-    return int.from_bytes(packed, "little")
 
 
 class _Replay:

@@ -105,16 +105,20 @@ class Driver(abc.ABC):
         """What ``compile`` passes to the compiler, target and definitions included."""
 
     @abc.abstractmethod
-    def load_function(self, code: bytes, entry: str) -> int:
-        """Load a code object and return one of its kernels; both stay loaded."""
+    def load_function(self, code: bytes, entry: str, shared: int) -> int:
+        """Load a code object and return one of its kernels, to be launched with ``shared`` bytes of dynamic shared
+        memory; both stay loaded."""
 
     launch_end: int
     """The word that ends a launch's argument description."""
 
     @abc.abstractmethod
-    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
-        """Queue a launch; ``arguments`` is the address of [1, address of packed arguments, 2, address of their size in
-        bytes, launch_end], all read before this returns."""
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int) -> None:
+        """Queue a launch with ``shared`` bytes of dynamic shared memory.
+
+        ``arguments`` is the address of [1, address of packed arguments, 2, address of their size in bytes, launch_end],
+        all read before this returns.
+        """
 
     # streams, events, graphs -----------------------------------------------------------------------------------------
 

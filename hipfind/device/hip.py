@@ -128,12 +128,14 @@ class HipDriver(Driver):
     def compiler_options(self, spec: KernelSpec) -> list[str]:
         return hip_compiler.options(spec, self._properties.arch)
 
-    def load_function(self, code: bytes, entry: str) -> int:
+    def load_function(self, code: bytes, entry: str, shared: int) -> int:  # AMD: a launch asks for all of the LDS
         return int(_call("hipModuleGetFunction", _call("hipModuleLoadData", code), entry))
 
-    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int) -> None:
         try:
-            (status,) = hip.hipModuleLaunchKernel(function, blocks, 1, 1, threads, 1, 1, 0, stream, None, arguments)
+            (status,) = hip.hipModuleLaunchKernel(
+                function, blocks, 1, 1, threads, 1, 1, shared, stream, None, arguments
+            )
         except _NO_STATUS as error:
             raise DeviceError("hipModuleLaunchKernel failed", got=text_of(error)) from error
         if status:

@@ -19,8 +19,8 @@ from hipfind.device.host_kernel import HostKernel, load_library, no_such_stream
 from hipfind.device.host_target import cpu_name, host_target, last_level_cache_bytes
 from hipfind.device.host_threads import Workers, thread_count
 from hipfind.device.kernel_cache import digest, kernel_cache
-from hipfind.errors import CompilerNotFoundError, OutOfMemoryError
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.errors import CompileError, CompilerNotFoundError, OutOfMemoryError
+from hipfind.kernels.spec import AnyKernel, GemmSpec, KernelSpec
 
 _ALIGNMENT = 64
 _MOST_FLUSH_BYTES = 128 << 20
@@ -78,7 +78,9 @@ class HostDevice(Device):
             raise no_such_stream(stream)
         ctypes.memset(address, value, nbytes)
 
-    def prepare_kernel(self, spec: KernelSpec, params: tuple[int | float, ...], items: int) -> RunKernel:
+    def prepare_kernel(self, spec: AnyKernel, params: tuple[int | float, ...], items: int) -> RunKernel:
+        if not isinstance(spec, KernelSpec):
+            raise CompileError("the host runs no Triton kernels", got=f"{spec.source}:{spec.entry}")
         return HostKernel(self._library(spec), spec.entry, params, items, self._workers, thread_count())
 
     def _library(self, spec: KernelSpec) -> ctypes.CDLL:

@@ -46,6 +46,7 @@ def host_target(kernels: bool) -> Target:
         # 16-bit products are converted to fp32, so they cannot be faster than that.
         peak_tflops=(("fp64", tflops / 2), ("fp32", tflops), ("fp16", 0.9 * tflops), ("bf16", 0.9 * tflops)),
         launch_us=_LAUNCH_US,
+        triton=False,
         kernels=kernels,
     )
 

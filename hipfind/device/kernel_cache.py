@@ -65,6 +65,14 @@ class KernelCache:
             entry = self._find(key)
             return entry if entry is not None else self._store(key, build())
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry, damaged or not."""
+        return key in self._memory or (self.directory is not None and (self.directory / key).exists())
+
+    def put(self, key: str, code: bytes) -> None:
+        """Add code that was compiled elsewhere."""
+        self.get(key, lambda: code)
+
     def _find(self, key: str) -> Entry | None:
         code = self._memory.get(key)
         if code is not None:

@@ -6,15 +6,17 @@ directory that was filled here is warm on a fleet. Immediate mode and explain wo
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
+from hipfind.device import triton_compiler
 from hipfind.device.base import Array, Device, Memory, RunGemm, RunKernel
 from hipfind.device.devices import NULL
 from hipfind.device.kernel_cache import digest, kernel_cache
 from hipfind.errors import CompileError, CompilerNotFoundError, DeviceError
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import AnyKernel, GemmSpec, KernelSpec, TritonSpec
 from hipfind.target import KNOWN_TARGETS, known
 
 _COMPILERS = {"amd": "hipfind.device.hip_compiler", "nvidia": "hipfind.device.cuda_compiler"}
@@ -32,16 +34,17 @@ class NullDevice(Device):
         if arch not in {target.arch for target in KNOWN_TARGETS if target.vendor in _COMPILERS}:
             got = f"{NULL}:{arch}" if arch else NULL
             raise DeviceError("a null device stands for a known GPU", got=got, remedy=f"known: {names}")
+        target = known(arch)
         self.name = f"{NULL}:{arch}"
-        self.target = known(arch)
+        self.target = dataclasses.replace(target, triton=target.has_matrix_cores)
 
     # what it does ----------------------------------------------------------------------------------------------------
 
-    def prepare_kernel(self, spec: KernelSpec, params: tuple[int | float, ...], items: int) -> RunKernel:
+    def prepare_kernel(self, spec: AnyKernel, params: tuple[int | float, ...], items: int) -> RunKernel:
         self.compile(spec)
         return self._run
 
-    def compile(self, spec: KernelSpec) -> bytes:
+    def compile(self, spec: AnyKernel) -> bytes:
         """The kernel's entry in the kernel cache, made where there is none.
 
         Raises CompileError with the compiler's log, CompilerNotFoundError.
@@ -49,12 +52,22 @@ class NullDevice(Device):
         key, build = self._recipe(spec)
         return kernel_cache().get(key, build).code
 
-    def _recipe(self, spec: KernelSpec) -> tuple[str, Callable[[], bytes]]:
+    def compile_ahead(self, specs: Sequence[AnyKernel]) -> None:
+        triton_compiler.fill_cache(specs, self.target.arch)
+
+    def _recipe(self, spec: AnyKernel) -> tuple[str, Callable[[], bytes]]:
         """The kernel's key in the cache, as the real device makes it, and what compiles it."""
         arch = self.target.arch
+        if isinstance(spec, TritonSpec):
+            triton_spec: TritonSpec = spec
+            return (
+                triton_compiler.cache_key(triton_spec, arch),
+                lambda: triton_compiler.compile_kernel(triton_spec, arch),
+            )
+        portable: KernelSpec = spec
         compiler = self._compiler()
-        key = digest(compiler.version(), *compiler.options(spec, arch), spec.content_hash)
-        return key, lambda: bytes(compiler.compile_kernel(spec, arch))
+        key = digest(compiler.version(), *compiler.options(portable, arch), portable.content_hash)
+        return key, lambda: bytes(compiler.compile_kernel(portable, arch))
 
     def _compiler(self) -> Any:
         """The module of the vendor's runtime compiler. Raises CompilerNotFoundError where its package is missing."""

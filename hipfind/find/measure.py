@@ -114,9 +114,11 @@ def drop_hopeless(entries: Sequence[Entry]) -> None:
 
 
 def _build(problem: Problem, session: Session, entries: Sequence[Entry], say: OnProgress) -> None:
-    for index, entry in enumerate(entries):
+    target = session.device.target
+    solutions = [solution_of(entry.standing.solver, target, problem, entry.config) for entry in entries]
+    session.device.compile_ahead([spec for solution in solutions for spec in solution.kernels])
+    for index, (entry, solution) in enumerate(zip(entries, solutions, strict=True)):
         say(Progress("compile", entry.standing.solver_id, index, len(entries)))
-        solution = solution_of(entry.standing.solver, session.device.target, problem, entry.config)
         entry.config = solution.config
         try:
             entry.invoker = build(solution, session.device, problem.roles)

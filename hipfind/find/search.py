@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import collections
 import dataclasses
+import itertools
 import logging
 import random
 from collections.abc import Sequence
@@ -29,6 +30,8 @@ _log = logging.getLogger("hipfind.find")
 
 REPEATS = 5
 """Timed runs of a config that is near the best."""
+_AHEAD = 32
+"""Configs whose kernels are compiled at once, by all cores, before they are measured."""
 _NEAR = 1.25
 """A config whose probe takes more than this many times the best median is not repeated."""
 
@@ -90,10 +93,12 @@ class Search:
         random.Random(0).shuffle(others)
         configs = [default, *others][: self.budget.configs or None]
         start, since_best = timer.now_ms(), 0
-        for config in configs:
+        for index, config in enumerate(configs):
             late = self.budget.time_ms and timer.now_ms() - start > self.budget.time_ms
             if self.tried and (late or (self.budget.patience and since_best >= self.budget.patience)):
                 break
+            if index % _AHEAD == 0:
+                self._compile_ahead(solver, configs[index : index + _AHEAD])
             self.say(Progress("tune", f"{self.standing.solver_id} {config}", self.tried, len(configs)))
             since_best = 0 if self._try(solver, config) else since_best + 1
             if self.tried == 0 and self.best is not None:
@@ -104,6 +109,16 @@ class Search:
             problem.key(), self.tried, self.best.config if self.best else "none",
             f"{self.best.time_ms:.6g}" if self.best else "-", dict(self.failures),
         )  # fmt: skip
+
+    def _compile_ahead(self, solver: TunableSolver[Any, Any], configs: Sequence[Any]) -> None:
+        session, problem = self.bench.session, self.bench.problem
+        self.say(
+            Progress(
+                "compile", f"{self.standing.solver_id}, {len(configs)} configs", self.tried, self.tried + len(configs)
+            )
+        )
+        kernels = [solver.GetSolution(session.device.target, problem, config).kernels for config in configs]
+        session.device.compile_ahead(list(itertools.chain.from_iterable(kernels)))
 
     @property
     def searched(self) -> Searched:

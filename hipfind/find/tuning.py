@@ -87,6 +87,7 @@ def compile_all(
     specs, failures = list(kernels), []
     for start in range(0, len(specs), _CHUNK):
         chunk = specs[start : start + _CHUNK]
+        session.device.compile_ahead(chunk)
         for done, spec in enumerate(chunk, start=start + 1):
             try:
                 session.device.prepare_kernel(spec, (), 0)

@@ -43,6 +43,7 @@ def build(solution: Solution, device: Device, roles: Sequence[str]) -> Invoker:
 
     Raises CompileError, DeviceError, and HipfindError for a step that names a buffer which is not a role.
     """
+    device.compile_ahead(solution.kernels)
     binder = _Binder(device, roles)
     return Invoker(solution, tuple(binder.bind(step) for step in solution.steps))
 

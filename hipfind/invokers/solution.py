@@ -8,7 +8,7 @@ from typing import Any
 
 from hipfind.errors import ParseError
 from hipfind.invokers.steps import ClearStep, GemmStep, KernelStep, LoopStep, Operand, Step, flat
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import AnyKernel, GemmSpec, KernelSpec, TritonSpec
 from hipfind.problem.dtypes import DType
 
 FORMAT = 1
@@ -29,7 +29,7 @@ class Solution:
     config: str = ""
 
     @property
-    def kernels(self) -> tuple[KernelSpec, ...]:
+    def kernels(self) -> tuple[AnyKernel, ...]:
         """The kernels to compile, each once, in order of first use."""
         specs = [step.kernel for _, step in flat(self.steps) if isinstance(step, KernelStep)]
         return tuple(dict.fromkeys(specs))
@@ -81,9 +81,7 @@ def _encode(step: Step) -> dict[str, Any]:
         gemm = {**dataclasses.asdict(step.gemm), "dtype": step.gemm.dtype.value, "dtype_c": step.gemm.dtype_c.value}
         operands = {name: dataclasses.asdict(getattr(step, name)) for name in ("a", "b", "c")}
         return {"kind": "gemm", "gemm": gemm, **operands}
-    data = dataclasses.asdict(step)
-    data["kernel"]["defines"] = [list(pair) for pair in step.kernel.defines]
-    return {"kind": "kernel", **data}
+    return {"kind": "triton" if isinstance(step.kernel, TritonSpec) else "kernel", **dataclasses.asdict(step)}
 
 
 def _decode(data: dict[str, Any]) -> Any:
@@ -95,10 +93,15 @@ def _decode(data: dict[str, Any]) -> Any:
     if kind == "gemm":
         gemm = {**data["gemm"], "dtype": DType(data["gemm"]["dtype"]), "dtype_c": DType(data["gemm"]["dtype_c"])}
         return GemmStep(GemmSpec(**gemm), *(Operand(**data[name]) for name in ("a", "b", "c")))
-    if kind != "kernel":
+    if kind not in ("kernel", "triton"):
         raise ValueError(f"unknown kind of step {kind!r}")
     fields = {name: value for name, value in data.items() if name != "kind"}
-    kernel = fields.pop("kernel")
-    spec = KernelSpec(kernel["source"], kernel["entry"], tuple((str(k), str(v)) for k, v in kernel["defines"]))
+    kernel = {name: _frozen(value) for name, value in fields.pop("kernel").items()}
+    spec = KernelSpec(**kernel) if kind == "kernel" else TritonSpec(**kernel)
     operands = tuple(Operand(**operand) for operand in fields.pop("operands"))
     return KernelStep(spec, operands, tuple(fields.pop("params")), **fields)
+
+
+def _frozen(value: Any) -> Any:
+    """JSON's lists as the tuples that they were."""
+    return tuple(_frozen(item) for item in value) if isinstance(value, list) else value

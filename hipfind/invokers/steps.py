@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TypeAlias
 
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import AnyKernel, GemmSpec
 
 WORKSPACE = "workspace"
 
@@ -27,11 +27,13 @@ class Operand:
 class KernelStep:
     """One launch. ``params`` are passed by value, ints as int64 and floats as double; ``items`` work items are run.
 
+    A Triton kernel takes its params as int32, and ``items`` is the number of its programs.
+
     ``flops`` and ``bytes`` are what this step costs at least; ``efficiency`` is the fraction of the target's plain
     (vector) rate that such code reaches. They feed the time estimate only.
     """
 
-    kernel: KernelSpec
+    kernel: AnyKernel
     operands: tuple[Operand, ...]
     params: tuple[int | float, ...]
     items: int

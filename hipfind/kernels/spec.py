@@ -7,14 +7,17 @@ import functools
 import hashlib
 import pathlib
 import re
+from typing import TypeAlias
 
 from hipfind.problem.dtypes import DType
 
 HIP_SOURCES = pathlib.Path(__file__).parent / "hip"
+TRITON_SOURCES = pathlib.Path(__file__).parent / "triton"
 PORTABLE_HEADER = "portable.h"
 BLOCK = 256
 """Threads of a block on a GPU: the members of a group. A launch of groups has so many items each; one on the host."""
 _INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_IMPORT = re.compile(r"^from hipfind\.kernels\.triton\.(\w+) import", re.MULTILINE)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +51,43 @@ class KernelSpec:
             digest.update((HIP_SOURCES / name).read_bytes())
         digest.update(repr((self.entry, self.defines)).encode())
         return digest.hexdigest()
+
+
+Constants: TypeAlias = tuple[tuple[str, int | str | tuple[int, ...]], ...]
+"""Compile-time constants of a Triton kernel by name."""
+
+
+@dataclasses.dataclass(frozen=True)
+class TritonSpec:
+    """One Triton kernel for matrix cores with its compile-time constants.
+
+    ``source`` is a file name under kernels/triton, ``entry`` the function. Each of its arguments is in one of three
+    lists of (name, ...) pairs, each in the function's order: ``pointers`` with the element type that they point to
+    ("bf16", "fp32"), ``integers``, 32-bit run-time arguments with a number that divides them (16, or 1 for any),
+    ``constants`` with their value. ``aligned``: every pointer is a multiple of 16 bytes. A launch runs as many programs
+    as a step has items, each of ``warps`` waves; loops are pipelined over ``stages`` loads.
+    """
+
+    source: str
+    entry: str
+    pointers: tuple[tuple[str, str], ...]
+    integers: tuple[tuple[str, int], ...] = ()
+    constants: Constants = ()
+    warps: int = 4
+    stages: int = 2
+    aligned: bool = True
+
+    @functools.cached_property
+    def content_hash(self) -> str:
+        """SHA-256 over the source, what it imports beside it, and all of this: the identity of the code."""
+        digest = hashlib.sha256((TRITON_SOURCES / self.source).read_bytes())
+        for name in _IMPORT.findall((TRITON_SOURCES / self.source).read_text()):
+            digest.update((TRITON_SOURCES / f"{name}.py").read_bytes())
+        digest.update(repr(dataclasses.astuple(self)).encode())
+        return digest.hexdigest()
+
+
+AnyKernel: TypeAlias = KernelSpec | TritonSpec
 
 
 @dataclasses.dataclass(frozen=True)

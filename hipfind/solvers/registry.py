@@ -36,7 +36,16 @@ from hipfind.solvers.gemm.wrw_1x1_stride1 import GemmWrw1x1_stride1
 from hipfind.solvers.gemm.wrw_channel_last import GemmWrwChannelLast
 from hipfind.solvers.gemm.wrw_point_padded import GemmWrwPointPadded
 from hipfind.solvers.gemm.wrw_universal import GemmWrwUniversal
+from hipfind.solvers.igemm.bwd_cells import ConvTritonCellsBwd
+from hipfind.solvers.igemm.bwd_v4r1 import ConvTritonIgemmBwdV4R1
+from hipfind.solvers.igemm.bwd_v4r1_dynamic import ConvTritonIgemmBwdV4R1Dynamic
 from hipfind.solvers.igemm.bwd_v4r1_gemm import GemmBwdV4R1
+from hipfind.solvers.igemm.contract_bwd import ConvTritonContractBwd
+from hipfind.solvers.igemm.contract_fwd import ConvTritonContractFwd
+from hipfind.solvers.igemm.contract_wrw import ConvTritonContractWrw
+from hipfind.solvers.igemm.fwd import ConvTritonIgemmFwd
+from hipfind.solvers.igemm.fwd_runs import ConvTritonRunsFwd
+from hipfind.solvers.igemm.wrw import ConvTritonIgemmWrw
 from hipfind.solvers.upsample.block import UpsampleBwdBlock
 from hipfind.solvers.upsample.empty_batch import UpsampleEmptyBatch
 from hipfind.solvers.upsample.gather import UpsampleBwdGather
@@ -69,6 +78,15 @@ PREFERRED: tuple[SolverClass, ...] = (
     GemmWrwPointPadded,
     GemmWrwUniversal,
     GemmWrwChannelLast,
+    ConvTritonContractFwd,
+    ConvTritonContractBwd,
+    ConvTritonContractWrw,
+    ConvTritonRunsFwd,
+    ConvTritonIgemmFwd,
+    ConvTritonCellsBwd,
+    ConvTritonIgemmBwdV4R1,
+    ConvTritonIgemmBwdV4R1Dynamic,
+    ConvTritonIgemmWrw,
     UpsampleEmptyBatch,
     UpsampleBwdStrip,
     UpsampleBwdBlock,

@@ -8,11 +8,12 @@ from __future__ import annotations
 import math
 
 from hipfind.invokers.steps import ClearStep, GemmStep, KernelStep, Step, flat
-from hipfind.kernels.spec import GemmSpec
+from hipfind.kernels.spec import GemmSpec, TritonSpec
 from hipfind.problem.base import Problem
 from hipfind.target import Target
 
 _GEMM_EFFICIENCY = 0.8  # what vendor BLAS reaches of the peak on large, aligned products
+_TRITON_EFFICIENCY = 0.5  # what the Triton kernels reach of the peak
 _BANDWIDTH_EFFICIENCY = 0.85
 _TILES = ((128, 1.0), (64, 0.7), (32, 0.4), (16, 0.2))
 """Output tiles of a GPU's products, and the share of the rate that each reaches."""
@@ -47,7 +48,11 @@ def _step_seconds(target: Target, step: KernelStep | GemmStep | ClearStep) -> fl
     if isinstance(step, ClearStep):
         return launch + step.nbytes / bandwidth
     if isinstance(step, KernelStep):
-        rate = target.vector_tflops * 1e12 * step.efficiency * _used_share(target, step.items)
+        if isinstance(step.kernel, TritonSpec):
+            dtype = step.kernel.pointers[0][1]
+            rate = target.peak(dtype) * _TRITON_EFFICIENCY * min(1.0, step.items / target.compute_units)
+        else:
+            rate = target.vector_tflops * 1e12 * step.efficiency * _used_share(target, step.items)
         return launch + max(step.flops / rate, step.bytes / bandwidth)
     return launch + max(_gemm_seconds(target, step.gemm), step.gemm.min_bytes / bandwidth)
 

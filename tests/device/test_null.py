@@ -11,13 +11,13 @@ import pytest
 
 import hipfind as hf
 from hipfind import settings
-from hipfind.device import cuda_compiler, hip_compiler
+from hipfind.device import cuda_compiler, hip_compiler, triton_compiler
 from hipfind.device.devices import get_device, list_devices
 from hipfind.device.gpu import GpuDevice
 from hipfind.device.gpu_driver import GpuProperties
 from hipfind.device.null import NullDevice
 from hipfind.errors import CompileError, CompilerNotFoundError, DeviceError
-from hipfind.kernels.spec import GemmSpec, KernelSpec
+from hipfind.kernels.spec import TRITON_SOURCES, GemmSpec, KernelSpec, TritonSpec
 from hipfind.problem.dtypes import DType
 from hipfind.solvers.registry import default_registry
 from hipfind.target import KNOWN_TARGETS, known
@@ -159,3 +159,26 @@ def test_look_ups_answer_as_on_the_real_device() -> None:
     assert device.target.compute_units == known("gfx942").compute_units
     with settings.override(find_mode="FAST"):
         assert hf.find(PROBLEM, device="null:gfx942").results == tuple(choices)
+
+
+def test_triton_kernels_are_compiled_for_the_target_under_the_real_devices_keys(
+    monkeypatch: pytest.MonkeyPatch, cache: pathlib.Path
+) -> None:
+    source = next(one.name for one in TRITON_SOURCES.glob("*.py") if one.name != "__init__.py")
+    specs = [TritonSpec(source, "entry", (("x", "bf16"),), warps=warps) for warps in (4, 8)]
+    asked: list[tuple[TritonSpec, str]] = []
+
+    def compile_many(several: list[TritonSpec], arch: str, *more: object) -> list[bytes]:
+        asked.extend((one, arch) for one in several)
+        return [f"{one.warps} for {arch}".encode() for one in several]
+
+    monkeypatch.setattr(triton_compiler, "version", lambda: "Triton 3")
+    monkeypatch.setattr(triton_compiler, "compile_many", compile_many)
+    device = NullDevice("gfx942")
+    device.compile_ahead(specs)
+    assert asked == [(one, "gfx942") for one in specs]
+    assert [device.compile(one) for one in specs] == [b"4 for gfx942", b"8 for gfx942"]
+    assert NullDevice("sm_90").compile(specs[0]) == b"4 for sm_90"
+    assert len(asked) == 3
+    keys = [triton_compiler.cache_key(*one) for one in asked]
+    assert sorted(one.name for one in cache.iterdir()) == sorted(keys)

@@ -9,12 +9,17 @@
 #include "vectors.h"
 
 #if defined(HF_HOST)
-#define HF_UNROLL
-#define HF_SIMD _Pragma("omp simd")
+#define HF_UNROLL _Pragma("GCC unroll 16")
 constexpr int MEMBERS = HF_GROUP;
+#if defined(__AVX512F__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
 #else
 #define HF_UNROLL _Pragma("unroll")
-#define HF_SIMD _Pragma("unroll")
 constexpr int MEMBERS = HF_BLOCK;
 #endif
 
@@ -55,6 +60,19 @@ typedef Along<TAPS_H, STRIDE_H, DILATION_H, PAD_H, TILE_H> Down;
 typedef Along<TAPS_W, STRIDE_W, DILATION_W, PAD_W, TILE_W> Across;
 
 constexpr int TAPS = TAPS_H * TAPS_W;
+
+// Neighbours that are multiplied at once: a vector of channels or of columns on the host, the longest that fits.
+constexpr int NEIGHBOURS = CHANNEL_LAST ? CHANNELS : Across::per_phase;
+#if defined(HF_HOST)
+constexpr int vector_length(int lanes) {
+    return lanes <= 1 ? 1 : NEIGHBOURS % lanes == 0 ? lanes : vector_length(lanes / 2);
+}
+constexpr int VECTOR = vector_length(VECTOR_BYTES / sizeof(acc_t));
+typedef acc_t vec_t __attribute__((vector_size(VECTOR * sizeof(acc_t)), aligned(sizeof(acc_t)), may_alias));
+#else
+constexpr int VECTOR = 1;
+typedef acc_t vec_t;
+#endif
 
 // A row of the source under a tile, sorted by slots.
 struct Line {
@@ -159,26 +177,21 @@ HF_DEVICE void convert(Line& line, const RawRow& raw) {
         }
 }
 
-// The host's way: from memory, element by element; loops of neighbours are for vectors. What lies outside is passed
-// over by a branch: g++ 12 makes wrong vectors of loads under a mask.
+// The host's way: from memory, element by element; loops of neighbours are for vectors.
 HF_DEVICE void fill(Line& line, const elem_t* HF_RESTRICT row, int column, int width) {
     for (int phase = 0; phase < Across::spread; ++phase) {
         acc_t* to = line.at + phase * Across::length * CHANNELS;
-        const int first = column + Across::low + phase;
-        row += (Across::low + phase) * int64(PIXEL);
-        if (first >= 0 && first + (Across::length - 1) * Across::spread < width) {
-            for (int k = 0; k < Across::length; ++k)
-                for (int c = 0; c < CHANNELS; ++c)
-                    to[k * CHANNELS + c] = load(row[k * int64(Across::spread * PIXEL) + c]);
-        } else {
-            for (int m = 0; m < Across::length * CHANNELS; ++m) to[m] = 0;
-            for (int k = 0; k < Across::length; ++k) {
-                if (unsigned(first + k * Across::spread) >= unsigned(width)) continue;
-                for (int c = 0; c < CHANNELS; ++c)
-                    to[k * CHANNELS + c] = load(row[k * int64(Across::spread * PIXEL) + c]);
-            }
-        }
-        row -= (Across::low + phase) * int64(PIXEL);
+        const int first = column + Across::low + phase;  // of the columns first + k * spread
+        const int before = first < 0 ? (Across::spread - 1 - first) / Across::spread : 0;
+        const int there = width > first ? (width - first + Across::spread - 1) / Across::spread : 0;
+        const int begin = before < Across::length ? before : Across::length;
+        const int end = there < Across::length ? there : Across::length;
+        const elem_t* from = row + (Across::low + phase) * int64(PIXEL);
+        for (int m = 0; m < begin * CHANNELS; ++m) to[m] = 0;
+        for (int k = begin; k < end; ++k)
+            for (int c = 0; c < CHANNELS; ++c)
+                to[k * CHANNELS + c] = load(from[k * int64(Across::spread * PIXEL) + c]);
+        for (int m = (begin < end ? end : begin) * CHANNELS; m < Across::length * CHANNELS; ++m) to[m] = 0;
     }
 }
 

@@ -26,23 +26,23 @@ struct Sums {
 
 // Adds a row of the source, as one row of taps meets it, to a row of sums.
 HF_DEVICE void add_row(acc_t (&sums)[TILE_W * CHANNELS], const acc_t (&taps)[TAPS_W][CHANNELS], const Line& line) {
+    constexpr int COUNT = Across::per_phase * CHANNELS / VECTOR, CHANNEL_VECTORS = CHANNEL_LAST ? CHANNELS / VECTOR : 1;
     HF_UNROLL
-    for (int phase = 0; phase < Across::phases; ++phase)
+    for (int phase = 0; phase < Across::phases; ++phase) {
+        vec_t* to = (vec_t*)sums + phase * COUNT;
         HF_UNROLL
         for (int s = 0; s < TAPS_W; ++s) {
             if (!Across::meets(phase, s)) continue;
-            acc_t* to = sums + phase * Across::per_phase * CHANNELS;
-            const acc_t* from = line.at + Across::slot(Across::source(phase, s)) * CHANNELS;
-#if CHANNEL_LAST
+            const vec_t* from = (const vec_t*)(line.at + Across::slot(Across::source(phase, s)) * CHANNELS);
             HF_UNROLL
-            for (int m = 0; m < Across::per_phase; ++m)
-                HF_SIMD
-                for (int c = 0; c < CHANNELS; ++c) to[m * CHANNELS + c] += taps[s][c] * from[m * CHANNELS + c];
+            for (int m = 0; m < COUNT; ++m)
+#if CHANNEL_LAST
+                to[m] += ((const vec_t*)taps[s])[m % CHANNEL_VECTORS] * from[m];
 #else
-            HF_SIMD
-            for (int m = 0; m < Across::per_phase; ++m) to[m] += taps[s][0] * from[m];
+                to[m] += taps[s][0] * from[m];
 #endif
         }
+    }
 }
 
 // Adds source row `position` to all rows of sums that meet it.
@@ -56,6 +56,12 @@ HF_DEVICE void multiply(Sums& sums, const Filter& filter, const Line& line, int 
 
 template <bool INSIDE>
 HF_DEVICE void put_row(elem_t* HF_RESTRICT row, const acc_t* sums, int column, int width) {
+#if defined(HF_HOST) && !CHANNEL_LAST
+    const int count = int(least(TILE_W, width - column));
+    for (int phase = 0; phase < Across::phases; ++phase)
+        for (int k = 0; k * Across::phases + phase < count; ++k)
+            row[k * Across::phases + phase] = store<elem_t>(sums[phase * Across::per_phase + k]);
+#else
     constexpr int STEP = CHANNEL_LAST ? 1 : PACK_OUT, COUNT = CHANNEL_LAST ? CHANNELS : PACK_OUT;
     HF_UNROLL
     for (int j = 0; j < TILE_W; j += STEP)
@@ -66,6 +72,7 @@ HF_DEVICE void put_row(elem_t* HF_RESTRICT row, const acc_t* sums, int column, i
                 pack[e] = sums[CHANNEL_LAST ? Across::result_slot(j) * CHANNELS + e : Across::result_slot(j + e)];
             put_pack(row + j * int64(PIXEL), pack, true);
         }
+#endif
 }
 
 // Where a member's strip begins. `source` is the base column of row 0, `out` the first column of row 0.

@@ -27,14 +27,8 @@ constexpr int SLOTS = MEMBERS / LANES < ROOM / VALUES ? MEMBERS / LANES : ROOM /
 // Members that share a value's slots.
 constexpr int SHARES = VALUES >= MEMBERS ? 1 : SLOTS < MEMBERS / VALUES ? SLOTS : MEMBERS / VALUES;
 
-// Sums that are kept apart, so that the host can compute them in vectors: of channels, or of neighbouring results.
-#if CHANNEL_LAST
-constexpr int APART = CHANNELS;
-#elif defined(HF_HOST)
-constexpr int APART = TILE_W % 8 == 0 ? 8 : 1;
-#else
-constexpr int APART = 1;
-#endif
+// Sums that are kept apart: of channels, or of a vector's columns.
+constexpr int APART = CHANNEL_LAST ? CHANNELS : VECTOR;
 
 struct Sums {
     alignas(64) acc_t taps[TAPS_H][TAPS_W][APART];
@@ -51,12 +45,11 @@ HF_DEVICE void multiply(Sums& sums, const Results& dy, const Line& line, int pos
         if (r < 0) continue;
         HF_UNROLL
         for (int s = 0; s < TAPS_W; ++s) {
-            acc_t* to = sums.taps[r][s];
-            const acc_t* from = line.at + Across::slot(Across::source(0, s)) * CHANNELS;
+            vec_t* to = (vec_t*)sums.taps[r][s];
+            const vec_t* from = (const vec_t*)(line.at + Across::slot(Across::source(0, s)) * CHANNELS);
             HF_UNROLL
-            for (int m = 0; m < TILE_W * CHANNELS; m += APART)
-                HF_SIMD
-                for (int v = 0; v < APART; ++v) to[v] += dy.at[i][m + v] * from[m + v];
+            for (int m = 0; m < TILE_W * CHANNELS / VECTOR; ++m)
+                to[m % (APART / VECTOR)] += ((const vec_t*)dy.at[i])[m] * from[m];
         }
     }
 }

@@ -1,0 +1,50 @@
+"""ConvTritonIgemmBwdV4R1Dynamic: backward data by the v4r1 decomposition, dynamic: all sizes are run-time arguments.
+
+The same kernel and steps as ConvTritonIgemmBwdV4R1; only which axis is contiguous, the tile, and that strides are
+multiples of 16 are compiled in, so a new size compiles nothing. Asks for that: channels of both sides in multiples of
+16.
+
+Source: MIOpen's ConvAsmImplicitGemmV4R1DynamicBwd, with its phases in one launch.
+"""
+
+from __future__ import annotations
+
+from hipfind.invokers.steps import Step
+from hipfind.problem.conv import ConvProblem
+from hipfind.solvers.gemm import rules
+from hipfind.solvers.igemm import base
+from hipfind.solvers.igemm.base import TritonSolver
+from hipfind.solvers.igemm.gather import gather_bytes, gather_product, gather_steps
+from hipfind.solvers.igemm.tiles import Product, TileConfig
+from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
+from hipfind.target import Target
+
+_CHANNELS = 16
+
+
+class ConvTritonIgemmBwdV4R1Dynamic(TritonSolver):
+    """Data gradients with channels in multiples of 16 a group; packed; half precision, fp32 as the static solver."""
+
+    __slots__ = ()
+
+    solver_id = "ConvTritonIgemmBwdV4R1Dynamic"
+
+    def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
+        answer = base.common(target, problem, "bwd") and _whole_vectors(problem)
+        return answer and rules.feasible(target, self.GetSolution(target, problem))
+
+    def product(self, target: Target, problem: ConvProblem) -> Product:
+        return gather_product(target, problem, dynamic=True)
+
+    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
+        return gather_bytes(problem, self.product(target, problem), dynamic=True)
+
+    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
+        return gather_steps(problem, gather_product(target, problem, dynamic=True), config, dynamic=True)
+
+
+def _whole_vectors(problem: ConvProblem) -> Applicability:
+    channels = problem.c // problem.groups, problem.k // problem.groups
+    if any(count % _CHANNELS for count in channels):
+        return no(Reason.CHANNELS, f"{channels[0]} and {channels[1]} a group, multiples of {_CHANNELS} asked for")
+    return APPLICABLE
