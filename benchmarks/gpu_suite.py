@@ -1,8 +1,11 @@
 """The performance suite beside torch (cudnn.benchmark on) on one GPU: interleaved, cache flushed, device events.
 
-    python -m benchmarks.gpu_suite [--only point] [--dtype bf16] [--rounds 15] [--layouts first,last] [--out FILE]
+    python -m benchmarks.gpu_suite [--only point] [--dtype bf16] [--rounds 15] [--layouts first,last] [--tune] [--out
+    FILE]
 
-hipfind's side is a plan of the Find winner. For point output torch's matrix product on reshaped tensors stands beside
+hipfind's side is a plan of the Find winner; its result is compared with torch's. With --tune perf configs are searched
+first (--configs of each solver), and the best time with default configs stands beside the best one with tuned configs,
+both as the searches measured them. For point output torch's matrix product on reshaped tensors stands beside
 both. `floor` = max(FLOPs / peak, bytes / bandwidth) by the target's figures.
 """
 
@@ -56,6 +59,25 @@ def product_call(problem: ConvProblem, tensors: dict[str, torch.Tensor]) -> Call
     return {"fwd": lambda: x @ w.t(), "bwd": lambda: y @ w, "wrw": lambda: y.t() @ x}[problem.direction]
 
 
+def difference(theirs: Any, ours: Any, problem: ConvProblem) -> float:
+    """||ours - theirs|| / ||theirs||; NaN where an element was not written. Both are rounded to the output's type."""
+    lengths = problem.tensor(problem.output).lengths
+    one, other = (torch.as_tensor(value, device="cuda").reshape(lengths).float() for value in (ours, theirs))
+    return float((one - other).norm() / other.norm())
+
+
+def default_against_tuned(found: hf.FindReport) -> float | None:
+    """The best time with default configs over the best one with tuned configs, as the searches measured them."""
+    tuned = [one.time_ms for one in found.searches if one.time_ms is not None]
+    default = [one.default_ms for one in found.searches if one.default_ms is not None]
+    return min(default) / min(tuned) if tuned and default else None
+
+
+def mean_of(values: list[float]) -> float:
+    """Geometric mean."""
+    return float(np.exp(np.mean(np.log(values)))) if values else float("nan")
+
+
 def time_all(calls: dict[str, Callable[[], Any]], rounds: int, flush: torch.Tensor) -> dict[str, float]:
     """Median device time in ms of each call; one of each a round, the cache flushed before every run."""
     times: dict[str, list[float]] = {name: [] for name in calls}
@@ -81,7 +103,8 @@ def measure(
     problem = make_problem(shape, direction, options.dtype, layout)
     tensors = make_tensors(problem)
     start = time.perf_counter()
-    found = hf.find(problem, mode="normal", tune=options.tune)
+    with settings.override(tune_configs=options.configs, verify=options.verify):
+        found = hf.find(problem, mode="normal", tune=options.tune)
     find_s = time.perf_counter() - start
     if found.best is None:
         raise HipfindError("no solver has a usable result", got=problem.key())
@@ -91,6 +114,7 @@ def measure(
         "torch": torch_call(problem, tensors),
         "hipfind": lambda: plan(*inputs, out=out),
     }
+    error = difference(calls["torch"](), plan(*inputs, out=out), problem)
     product = product_call(problem, tensors)
     if product is not None:
         calls["matmul"] = product
@@ -106,7 +130,9 @@ def measure(
         "matmul ms": times.get("matmul"),
         "hipfind ms": times["hipfind"],
         "torch / hipfind": times["torch"] / times["hipfind"],
-        "to reach": shape.get("reach", {}).get(direction),
+        "to reach ms": shape.get("reach_ms", {}).get(direction),
+        "default / tuned": default_against_tuned(found),
+        "difference": error,
         "solver": f"{plan.solver_id} {plan.choice.config}".strip(),
         "find s": find_s,
     }
@@ -119,6 +145,8 @@ def main() -> None:
     parser.add_argument("--layouts", default="first,last")
     parser.add_argument("--only", default="")
     parser.add_argument("--tune", action="store_true", help="search perf configs first")
+    parser.add_argument("--configs", type=int, default=0, help="perf configs of a solver that are searched, 0: all")
+    parser.add_argument("--verify", default="first", help="when a Find checks outputs: first, always, off")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop starting new cases after this long")
     parser.add_argument("--out", type=pathlib.Path)
     options = parser.parse_args()
@@ -145,11 +173,15 @@ def main() -> None:
         {"device": torch.cuda.get_device_name(), **device.environment()},
         {"torch": torch.__version__, "cudnn": str(torch.backends.cudnn.version()), "hipfind": hf.__version__},
     )
-    mean = float(np.exp(np.mean([np.log(row["torch / hipfind"]) for row in rows]))) if rows else float("nan")
+    ratios = [row["torch / hipfind"] for row in rows]
+    gains = [row["default / tuned"] for row in rows if row["default / tuned"] is not None]
     out = options.out or pathlib.Path(__file__).parent / "results" / f"gpu_suite_{options.dtype}"
     notes = (
         f"Medians of {options.rounds} interleaved rounds by device events, cache flushed before each run. "
-        f"Geometric mean of torch / hipfind over {len(rows)} cases: {mean:.2f}."
+        f"Geometric mean of torch / hipfind over {len(rows)} cases: {mean_of(ratios):.2f}, "
+        f"least {min(ratios, default=float('nan')):.2f}, {sum(ratio < 0.8 for ratio in ratios)} under 0.8. "
+        f"Best time with default configs over tuned, geometric mean of {len(gains)}: {mean_of(gains):.2f}. "
+        f"Searched: {options.configs or 'all'} configs of each solver; outputs checked by Find: {options.verify}."
     )
     print(report.write(out, f"Suite beside torch on one GPU, {options.dtype}", facts, rows, notes))
 

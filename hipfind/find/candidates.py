@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Container, Sequence
 
 from hipfind import settings
 from hipfind.find.report import Outcome
@@ -40,7 +41,7 @@ class Standing:
         return self.outcome is None
 
 
-def sort_candidates(problem: Problem, session: Session, *, dynamic_only: bool = False) -> list[Standing]:
+def sort_candidates(problem: Problem, session: Session) -> list[Standing]:
     """Standing of every solver of the (canonical) problem's operation, in registry order.
 
     Raises UnknownSolverError when a list in the settings names a solver that does not exist.
@@ -49,8 +50,18 @@ def sort_candidates(problem: Problem, session: Session, *, dynamic_only: bool = 
     for name in (*current.find_only_solver, *current.disable_solver):
         session.registry.get(name)
     return [
-        _standing(solver, order, problem, session, current, dynamic_only)
+        _standing(solver, order, problem, session, current)
         for order, solver in enumerate(session.registry.for_operation(problem.operation))
+    ]
+
+
+def without_compiling(standings: Sequence[Standing], known: Container[str]) -> list[Standing]:
+    """The same, but solvers that compile a kernel for this size may only run if they are ``known``: measured before."""
+    return [
+        dataclasses.replace(one, outcome=Outcome.NOT_DYNAMIC, reason="compiles a kernel for this size")
+        if one.may_run and not one.is_dynamic and one.solver_id not in known
+        else one
+        for one in standings
     ]
 
 
@@ -60,7 +71,6 @@ def _standing(
     problem: Problem,
     session: Session,
     current: settings.Settings,
-    dynamic_only: bool,
 ) -> Standing:
     name = solver.SolverDbId()
     if current.find_only_solver and name not in current.find_only_solver:
@@ -71,15 +81,11 @@ def _standing(
     applicability = solver.IsApplicable(target, problem)
     if not applicability:
         return Standing(solver, order, Outcome.NOT_APPLICABLE, str(applicability))
-    is_dynamic = solver.IsDynamic(problem)
-    late = dynamic_only and not is_dynamic
     return Standing(
         solver,
         order,
-        Outcome.NOT_DYNAMIC if late else None,
-        "compiles a kernel for this size" if late else "",
         wti=solver.GetWti(target, problem),
         expected_ms=solver.GetExpectedTime(target, problem),
         workspace_bytes=solver.GetWorkspaceSize(target, problem),
-        is_dynamic=is_dynamic,
+        is_dynamic=solver.IsDynamic(problem),
     )

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from hipfind import settings
 from hipfind.errors import ConfigError
 from hipfind.find import reference
-from hipfind.find.candidates import Standing, sort_candidates
+from hipfind.find.candidates import Standing, sort_candidates, without_compiling
 from hipfind.find.configs import solution_of
 from hipfind.find.immediate import answer
 from hipfind.find.measure import Entry, measure
@@ -68,9 +68,12 @@ def _find(
     on_progress: OnProgress | None,
     configs: Mapping[str, str],
 ) -> FindReport:
-    standings = sort_candidates(problem, session, dynamic_only=mode.dynamic_only)
+    standings = sort_candidates(problem, session)
     runnable = {one.solver_id: one for one in standings if one.may_run}
     known, notes = known_records(problem, session, runnable) if not problem.is_empty else ({}, ())
+    if mode.dynamic_only and tune is Tuning.NOTHING:
+        standings = without_compiling(standings, known)
+        runnable = {one.solver_id: one for one in standings if one.may_run}
     notes += reference.notes(problem, session)
     used = known if mode.uses_db and tune is Tuning.NOTHING else {}
     entries = _entries(runnable, workspace_limit)

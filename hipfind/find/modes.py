@@ -12,9 +12,9 @@ class FindMode(enum.Enum):
     """How a Find uses the DB, and what it does on a miss.
 
     NORMAL measures always. FAST uses the DB, and ranks by estimate on a miss. HYBRID uses the DB and measures what it
-    does not know. DYNAMIC_HYBRID does so with dynamic solvers only. TRUST_VERIFY uses the user's DB; what a system file
-    or the estimates call fastest is measured, and where that does not hold all are tuned and measured, in a short
-    time for each; TRUST_VERIFY_FULL takes the time that tuning has otherwise.
+    does not know. DYNAMIC_HYBRID does so, but measures only dynamic solvers, unless it tunes. TRUST_VERIFY uses the
+    user's DB; what a system file or the estimates call fastest is measured, and where that does not hold all are
+    tuned and measured, in a short time for each; TRUST_VERIFY_FULL takes the time that tuning has otherwise.
     """
 
     NORMAL = 1

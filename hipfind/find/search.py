@@ -1,9 +1,9 @@
 """Search: the best perf config of one solver for one problem, measured under a budget.
 
-Configs come in random order, the default first. Each runs once on poisoned buffers and then once timed (the probe);
-only one whose probe is near the best goes on to repeats, and only one that is about to become the best has its output
-checked. The search ends with its configs, its time, or its patience, and what was found until then counts, also when
-the user interrupts it.
+Configs come in random order within bands of equal promise, the default first. Each runs once on poisoned buffers and
+then once timed (the probe); only one whose probe is near the best goes on to repeats, and only one that is about to
+become the best has its output checked. The search ends with its configs, its time, or its patience, and what was
+found until then counts, also when the user interrupts it.
 """
 
 from __future__ import annotations
@@ -30,6 +30,11 @@ _log = logging.getLogger("hipfind.find")
 
 REPEATS = 5
 """Timed runs of a config that is near the best."""
+_BAND = 16
+"""Configs of about equal promise: solvers list theirs with the most promising first.
+
+So a short budget still meets those.
+"""
 _AHEAD = 32
 """Configs whose kernels are compiled at once, by all cores, before they are measured."""
 _NEAR = 1.25
@@ -90,8 +95,7 @@ class Search:
         problem, timer = self.bench.problem, self.bench.session.timer
         default = solver.GetDefaultPerformanceConfig(target, problem)
         others = [config for config in solver.Search(target, problem) if config != default]
-        random.Random(0).shuffle(others)
-        configs = [default, *others][: self.budget.configs or None]
+        configs = [default, *_shuffled_in_bands(others)][: self.budget.configs or None]
         start, since_best = timer.now_ms(), 0
         for index, config in enumerate(configs):
             late = self.budget.time_ms and timer.now_ms() - start > self.budget.time_ms
@@ -176,3 +180,11 @@ class Search:
         return best is None or (
             len(runner.samples) == REPEATS and runner.median_ms < best.median_ms and not is_tie(runner, best)
         )
+
+
+def _shuffled_in_bands(configs: Sequence[Any]) -> list[Any]:
+    shuffler = random.Random(0)
+    bands = [list(configs[start : start + _BAND]) for start in range(0, len(configs), _BAND)]
+    for band in bands:
+        shuffler.shuffle(band)
+    return list(itertools.chain.from_iterable(bands))

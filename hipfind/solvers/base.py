@@ -99,7 +99,10 @@ class TunableSolver(Solver[P], Generic[P, C]):
 
     @abc.abstractmethod
     def Search(self, target: Target, problem: P) -> Iterator[C]:
-        """Every valid config once, lazily; the search engine times them."""
+        """Valid configs, each once, lazily, the most promising first; the search engine times them.
+
+        All of them, or those that a model of the device gives a chance.
+        """
 
     @abc.abstractmethod
     def parse_config(self, text: str) -> C:

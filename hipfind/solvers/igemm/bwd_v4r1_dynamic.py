@@ -1,8 +1,9 @@
 """ConvTritonIgemmBwdV4R1Dynamic: backward data by the v4r1 decomposition, dynamic: all sizes are run-time arguments.
 
-The same kernel and steps as ConvTritonIgemmBwdV4R1; only which axis is contiguous, the tile, and that strides are
-multiples of 16 are compiled in, so a new size compiles nothing. Asks for that: channels of both sides in multiples of
-16.
+The same kernel and steps as ConvTritonIgemmBwdV4R1. Compiled in are the tile, which axis is contiguous, which strides
+are multiples of 16, and whether there are dilations, groups and whole blocks of channels: so a new batch or image size
+compiles nothing, and all filters and channels together have a few dozen binaries. Channels of both sides in multiples
+of 16.
 
 Source: MIOpen's ConvAsmImplicitGemmV4R1DynamicBwd, with its phases in one launch.
 """
