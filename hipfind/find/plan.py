@@ -91,6 +91,21 @@ class Plan:
             self._device.synchronize(stream)
         return out
 
+    def run(self, inputs: Sequence[int], output: int, workspace: int = 0, stream: int = 0) -> None:
+        """Run on addresses that the caller vouches for: inputs in order, output, ``workspace_bytes`` of workspace.
+
+        Nothing is checked. Without a workspace address one comes from the pool where it is needed.
+        """
+        addresses = self._no_addresses.copy()
+        for (place, _), address in zip(self._inputs, inputs, strict=True):
+            addresses[place] = address
+        addresses[self._output_place] = output
+        if workspace:
+            addresses.append(workspace)
+            self._invoker.run(addresses, stream)
+        else:
+            self._run(addresses, None, stream)
+
     def _refuse_overlap(self, addresses: list[int]) -> None:
         """Raise ArrayError where the output has an element of an input, which may be read after it was written."""
         output, at = self._output, addresses[self._output_place]

@@ -93,6 +93,8 @@ class Session:
         self.plans: LruCache[Any] = LruCache(_KEPT_PLANS)
         self.reported_configs: set[tuple[str, str, str]] = set()
         """Problem, solver and config of each recorded config that was refused with a warning."""
+        self.generation = 0
+        """Raised when answers that were given may no longer be the best."""
         self._measuring = threading.Lock()
 
     @contextlib.contextmanager
@@ -111,6 +113,7 @@ class Session:
         """Drop every answer and plan kept in memory; the DB stays as it is."""
         self.answers.clear()
         self.plans.clear()
+        self.generation += 1
 
 
 _sessions: dict[tuple[object, ...], Session] = {}
