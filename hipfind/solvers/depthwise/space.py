@@ -130,7 +130,7 @@ def default(target: Target, shape: Shape) -> DepthwiseConfig | None:
 
 def host_config(target: Target, shape: Shape) -> DepthwiseConfig:
     """Vectors of channels, or of columns."""
-    rows, columns, channels = _HOST_TILE, _HOST_VECTOR, 1
+    rows, columns, channels = _HOST_TILE, _host_columns(shape), 1
     if shape.is_last:
         channels = math.gcd(_HOST_VECTOR, shape.channels)
         columns = _HOST_TILE if channels > 1 else 1
@@ -143,3 +143,13 @@ def host_config(target: Target, shape: Shape) -> DepthwiseConfig:
         tiles = parts_of(target, shape, config)
         return dataclasses.replace(config, depth=-(-tiles // most_parts(target, shape)))
     return dataclasses.replace(config, depth=grid_of(target, shape, config).rows)
+
+
+def _host_columns(shape: Shape) -> int:
+    """Columns of a tile: few tiles that do not reach far beyond the row; those of weights must not at all."""
+    results = shape.w.results
+    if shape.is_weights and results < _HOST_VECTOR:
+        return next(columns for columns in (8, 4, 2, 1) if columns <= results)
+    sizes = range(_HOST_VECTOR, 4 * _HOST_VECTOR + 1, _HOST_VECTOR)
+    legal = [columns for columns in sizes if columns <= results or not shape.is_weights]
+    return min(legal, key=lambda columns: -(-results // columns) * (columns + _HOST_VECTOR // 2))

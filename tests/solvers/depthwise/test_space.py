@@ -43,7 +43,7 @@ def test_search_gives_each_legal_config_once(target: Target, direction: str, mak
     solver, problem = SOLVERS[direction], make(direction, layout)
     configs = list(solver.Search(target, problem))
     assert len(configs) == len(set(configs)) >= (1 if target.is_host else 50)
-    assert solver.GetDefaultPerformanceConfig(target, problem) in configs
+    assert solver.GetDefaultPerformanceConfig(target, problem) == configs[0]
     workspace = solver.GetWorkspaceSize(target, problem)
     for config in configs:
         assert solver.IsValidPerformanceConfig(target, problem, config), config
