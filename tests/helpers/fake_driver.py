@@ -20,6 +20,7 @@ class Launch:
     function: int
     blocks: int
     threads: int
+    shared: int
     stream: int
     words: tuple[int, ...]
 
@@ -44,6 +45,7 @@ class FakeDriver(Driver):
         self.options = ["-O3"]
         self.used = 0
         self.launches: list[Launch] = []
+        self.room: dict[int, int] = {}  # dynamic shared memory of the loaded kernels
         self.compiled: list[KernelSpec] = []
         self.fills: list[tuple[int, int, int]] = []  # nbytes, value, stream
         self.log: list[str] = []
@@ -136,18 +138,21 @@ class FakeDriver(Driver):
     def compiler_options(self, spec: KernelSpec) -> list[str]:
         return self.options
 
-    def load_function(self, code: bytes, entry: str) -> int:
+    def load_function(self, code: bytes, entry: str, shared: int) -> int:
         self._call("load_function")
         assert code == b"code of " + entry.encode()
-        return self._handle()
+        handle = self._handle()
+        self.room[handle] = shared
+        return handle
 
-    def launch(self, function: int, blocks: int, threads: int, stream: int, arguments: int) -> None:
+    def launch(self, function: int, blocks: int, threads: int, shared: int, stream: int, arguments: int) -> None:
         self._call("launch")
         pointer, location, size, size_location, end = struct.unpack("5Q", ctypes.string_at(arguments, 40))
         assert (pointer, size, end) == (1, 2, self.launch_end)
         (nbytes,) = struct.unpack("Q", ctypes.string_at(size_location, 8))
         words = struct.unpack(f"{nbytes // 8}Q", ctypes.string_at(location, nbytes))
-        self.launches.append(Launch(function, blocks, threads, stream, words))
+        assert shared <= self.room[function], "more dynamic shared memory than the kernel was loaded for"
+        self.launches.append(Launch(function, blocks, threads, shared, stream, words))
 
     def create_stream(self) -> int:
         self._call("create_stream")
