@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import WORKSPACE, ClearStep, GemmStep, KernelStep, Operand, flat
+from hipfind.kernels.spec import TritonSpec
 from hipfind.problem.base import Problem
 
-_ITEMSIZE = {"fp64": 8, "int64": 8, "fp32": 4, "uint32": 4, "fp16": 2, "bf16": 2, "uint16": 2}
+_ITEMSIZE = {"fp64": 8, "int64": 8, "fp32": 4, "uint32": 4, "i32": 4, "fp16": 2, "bf16": 2, "uint16": 2}
+_POINTER_ALIGNMENT = 16
 
 
 def assert_inside(problem: Problem, solution: Solution) -> None:
     """Every byte that a step touches, in every loop iteration, lies in its buffer, on a boundary of its element.
 
-    Exact for GEMMs, clears and the shared kernels; of other kernels only the operands' starts are known.
+    Exact for GEMMs, clears and the shared kernels; of Triton's for what is written to the workspace, which starts at
+    addresses that these kernels are compiled for; of other kernels only the operands' starts are known.
     """
     room = {role: problem.tensor(role).span_bytes for role in problem.roles}
     room[WORKSPACE] = solution.workspace_bytes
@@ -33,6 +37,8 @@ def _extents(step: KernelStep | GemmStep | ClearStep) -> Iterator[tuple[Operand,
         yield step.target, step.nbytes, 1
     elif isinstance(step, GemmStep):
         yield from _gemm_extents(step)
+    elif isinstance(step.kernel, TritonSpec):
+        yield from _triton_extents(step, step.kernel)
     else:
         yield from _kernel_extents(step)
 
@@ -89,6 +95,39 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
         sizes = [(1, itemsize)] * len(step.operands)
     for operand, (elements, size) in zip(step.operands, sizes, strict=True):
         yield operand, elements * size, size
+
+
+def _triton_extents(step: KernelStep, spec: TritonSpec) -> Iterator[tuple[Operand, int, int]]:
+    numbers: dict[str, Any] = dict(spec.constants)
+    numbers |= {name: int(value) for (name, _), value in zip(spec.integers, step.params, strict=True)}
+    last = len(spec.pointers) - 1
+    for place, ((name, dtype), operand) in enumerate(zip(spec.pointers, step.operands, strict=True)):
+        elements = 1
+        if name == "flags":
+            elements = step.items if numbers.get("MERGED") != 1 else 0
+        elif place == last:
+            elements = _written(spec.entry, numbers, step.items)
+        elif spec.entry == "split_sum":
+            elements = numbers["PARTS"] * numbers["elements"]
+        yield operand, elements * _ITEMSIZE[dtype], _POINTER_ALIGNMENT
+
+
+def _written(entry: str, numbers: dict[str, Any], items: int) -> int:
+    """Elements of a Triton kernel's output, 1 where that is the problem's own."""
+    if entry == "pack":
+        pixels, channels = numbers["out_h"] * numbers["out_w"], numbers["out_c"]
+        images = items // (math.ceil(pixels / numbers["BP"]) * math.ceil(channels / numbers["BC"]))
+        return images * pixels * channels
+    if entry == "merge_groups":
+        return int(numbers["ELEMENTS"])
+    if entry == "expand_runs":
+        return int(numbers["DEPTH"] * numbers["COLUMNS"])
+    if entry == "expand_cells":
+        return math.prod(numbers["OUTPUTS"]) * int(numbers["SUMMED"] * numbers["COLUMNS"])
+    if entry == "split_sum":
+        return int(numbers["elements"])
+    part = numbers["part_stride" if entry == "gather" else "PART"] if numbers.get("SPLIT", 1) > 1 else 1
+    return int(numbers.get("SPLIT", 1) * part)
 
 
 def _columns(entry: str, numbers: list[int]) -> tuple[int, int]:

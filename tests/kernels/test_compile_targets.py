@@ -21,7 +21,7 @@ import pytest
 from hipfind.device.gpu_products import product_kernel
 from hipfind.device.host_blas import CONVERSIONS
 from hipfind.errors import CompilerNotFoundError
-from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec
+from hipfind.kernels.spec import BLOCK, HIP_SOURCES, KernelSpec, TritonSpec
 from hipfind.problem.dtypes import DType
 from hipfind.solvers.registry import default_registry
 from hipfind.target import known
@@ -50,6 +50,8 @@ def binaries(arch: str) -> dict[str, dict[Defines, set[str]]]:
         for problem in PROBLEMS[solver.operation]:
             if solver.IsApplicable(target, problem):
                 for spec in solver.GetSolution(target, problem).kernels:
+                    if isinstance(spec, TritonSpec):
+                        continue
                     found[spec.source][spec.defines].add(spec.entry)
     return found
 
