@@ -61,6 +61,8 @@ def product_call(problem: ConvProblem, tensors: dict[str, torch.Tensor]) -> Call
 
 def difference(theirs: Any, ours: Any, problem: ConvProblem) -> float:
     """||ours - theirs|| / ||theirs||; NaN where an element was not written. Both are rounded to the output's type."""
+    if isinstance(theirs, tuple):  # torch's gradients, of which one was asked for
+        (theirs,) = (gradient for gradient in theirs if gradient is not None)
     lengths = problem.tensor(problem.output).lengths
     one, other = (torch.as_tensor(value, device="cuda").reshape(lengths).float() for value in (ours, theirs))
     return float((one - other).norm() / other.norm())

@@ -27,8 +27,10 @@ class Operands:
         block = rng.standard_normal(_BLOCK, dtype=np.float32)
         for role in problem.roles:
             descriptor = problem.tensor(role)
-            flat = np.resize(np.roll(block, rng.integers(_BLOCK)), max(span_elements(descriptor), 1))
-            values = flat.astype(descriptor.dtype.numpy)
+            rolled = np.roll(block, rng.integers(_BLOCK)).astype(descriptor.dtype.numpy)
+            # repeated as plain integers: numpy handles its own types many times faster than bf16
+            repeated = np.resize(rolled.view(f"u{rolled.itemsize}"), max(span_elements(descriptor), 1))
+            values = repeated.view(rolled.dtype)
             self._memory[role] = device.allocate(values.nbytes)
             device.copy_in(self._memory[role].address, values)
             self.host[role] = logical_view(values, descriptor)

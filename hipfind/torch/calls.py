@@ -19,6 +19,7 @@ from hipfind.find.immediate import immediate
 from hipfind.find.plan import Plan, make_plan
 from hipfind.find.session import Session, session_for
 from hipfind.problem.base import Problem
+from hipfind.problem.tensor import packed_strides
 
 _MOST_KEPT = 4096
 FORMATS = {
@@ -112,8 +113,8 @@ class CallCache:
         self._calls[key] = call
 
 
-def make_call(make_problem: MakeProblem, inputs: Sequence[torch.Tensor], strides: Sequence[int], layout: str) -> Call:
-    """The call for inputs of this look. ``strides``: the output's; ``layout``: that of a packed problem's tensors.
+def make_call(make_problem: MakeProblem, inputs: Sequence[torch.Tensor], layout: str) -> Call:
+    """The call for inputs of this look. ``layout``: of the output, and of the inputs that are copied.
 
     Raises ArrayError, ProblemError, NoSolutionError.
     """
@@ -123,8 +124,8 @@ def make_call(make_problem: MakeProblem, inputs: Sequence[torch.Tensor], strides
         raise ArrayError("tensors must be on one device", got=where, remedy="move them to one device first")
     session = session_for(device_of(inputs[0]))
     problem, is_packed = choose(make_problem, layout, session)
-    plan = make_plan(problem, session)
-    return Call(plan, session, device, FORMATS[layout] if is_packed else None, strides)
+    strides = packed_strides(problem.tensor(problem.output).lengths, layout)
+    return Call(make_plan(problem, session), session, device, FORMATS[layout] if is_packed else None, strides)
 
 
 def choose(make_problem: MakeProblem, layout: str, session: Session) -> tuple[Problem, bool]:

@@ -41,23 +41,23 @@ def conv_problem(
     direction: str,
     first: Look | torch.Tensor,
     second: Look | torch.Tensor,
-    lengths: Sequence[int],
+    lengths: Sequence[int] | None,
     window: Window,
     is_packed: bool = False,
 ) -> ConvProblem:
-    """The problem of a call on these inputs; ``lengths`` are its output's. Raises ProblemError."""
+    """The problem of a call on these inputs; ``lengths`` are a gradient's. Raises ProblemError."""
     given = dict(zip(_INPUTS[direction], (first, second), strict=True))
-    sizes: dict[str, Any] = {role: tuple(tensor.shape) for role, tensor in given.items()} | {
-        _MADE[direction]: tuple(lengths)
-    }
+    sizes: dict[str, Any] = {role: tuple(tensor.shape) for role, tensor in given.items()}
+    if lengths is not None:
+        sizes[_MADE[direction]] = tuple(lengths)
     dtypes = [given.get(role, first).dtype for role in "xwy"]
-    strides: dict[str, Any] = (
-        {} if is_packed else {f"{role}_strides": tensor.stride() for role, tensor in given.items()}
-    )
+    strides: dict[str, Any] = {}
+    if not is_packed:
+        strides = {f"{role}_strides": tensor.stride() for role, tensor in given.items()}
     return ConvProblem.create(
         direction, **sizes, stride=window.stride, pad=tuple(zip(window.pad, window.pad_end, strict=True)),
         dilation=window.dilation, groups=window.groups, dtype=dtypes, layout=window.layout,
-        mode="transpose" if window.is_transposed else "convolution",
+        output_padding=window.output_padding, mode="transpose" if window.is_transposed else "convolution",
         deterministic=torch.are_deterministic_algorithms_enabled(), compute=_compute(first), **strides,
     )  # fmt: skip
 
@@ -68,7 +68,7 @@ def _compute(tensor: Look | torch.Tensor) -> str:
     return "tf32" if is_fp32_on_cuda and torch._C._get_cudnn_allow_tf32() else ""
 
 
-def _call(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: str) -> Call:
+def call_of(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: str) -> Call:
     key = (
         direction, window, first.dtype, first.device, first.shape, first.stride(), second.dtype, second.device,
         second.shape, second.stride(), torch.are_deterministic_algorithms_enabled(), _compute(first),
@@ -83,21 +83,17 @@ def _call(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: An
 
 
 def _make_call(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: Window) -> Call:
-    if lengths is None:
-        lengths = window.output_lengths(first.shape, second.shape) if first.dim() == second.dim() else first.shape
-
     def problem(is_packed: bool) -> Problem:
         return conv_problem(direction, first, second, lengths, window, is_packed)
 
-    strides = packed_strides(tuple(lengths), window.layout)
-    return make_call(problem, (first, second), strides, window.layout)
+    return make_call(problem, (first, second), window.layout)
 
 
 def run_conv(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: str) -> torch.Tensor:
     """One direction on real tensors, by hipfind or, where the window says so, by torch."""
     if window[-1] != "/" and direction in decode(window).by_torch:
         return _by_torch(direction, first, second, lengths, decode(window))
-    return _call(direction, first, second, lengths, window)(first, second)
+    return call_of(direction, first, second, lengths, window)(first, second)
 
 
 def _by_torch(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: Window) -> torch.Tensor:

@@ -49,7 +49,7 @@ class ConvCall:
     def maker(self, direction: str) -> Callable[[bool], Problem]:
         """A function that makes the direction's problem: of tensors as they lie, or packed."""
         first, second = self.operands(direction)
-        lengths, window = self.result_lengths(direction), decode(self.window)
+        lengths, window = None if direction == "fwd" else self.result_lengths(direction), decode(self.window)
         return lambda is_packed: conv_operators.conv_problem(direction, first, second, lengths, window, is_packed)
 
     def describe(self) -> str:

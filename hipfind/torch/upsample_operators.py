@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 from hipfind.problem.base import Problem
-from hipfind.problem.tensor import packed_strides
 from hipfind.problem.upsample import UpsampleProblem
 from hipfind.torch.calls import FORMATS, Call, CallCache, Look, make_call
 from hipfind.torch.conv_operators import TAGS, library
@@ -74,8 +73,7 @@ def _make_call(
     def problem(is_packed: bool) -> Problem:
         return upsample_problem(dy, size, align_corners, scales, is_channel_last, is_packed)
 
-    layout = upsample_layout(is_channel_last)
-    return make_call(problem, (dy,), packed_strides((*dy.shape[:2], *size), layout), layout)
+    return make_call(problem, (dy,), upsample_layout(is_channel_last))
 
 
 def _fake_backward(

@@ -11,7 +11,7 @@ def weights(
     dy, x, dw,
     N: tl.constexpr, C: tl.constexpr, K: tl.constexpr,
     X: tl.constexpr, Y: tl.constexpr, FILTER: tl.constexpr, STRIDE: tl.constexpr, PAD: tl.constexpr,
-    DILATION: tl.constexpr, X_STRIDES: tl.constexpr, DY_STRIDES: tl.constexpr, LINE: tl.constexpr,
+    DILATION: tl.constexpr, BEYOND: tl.constexpr, X_STRIDES: tl.constexpr, DY_STRIDES: tl.constexpr, LINE: tl.constexpr,
     DW_ROWS: tl.constexpr, DW_COLUMNS: tl.constexpr, PADDED: tl.constexpr, KEPT: tl.constexpr,
     REAL: tl.constexpr, MERGED_K: tl.constexpr, DW_GROUP: tl.constexpr, PART: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, GROUP: tl.constexpr,
@@ -19,11 +19,11 @@ def weights(
 ):  # fmt: skip
     """One BM x BN tile of one group's dw over one of SPLIT parts of the pixels.
 
-    X, Y, FILTER, STRIDE, PAD, DILATION: depth, height, width. X_STRIDES, DY_STRIDES: image, depth, height, width, and
-    of dy the channel. Pixels are counted in lines of LINE, at least Y's width: a power of two makes their places
-    cheap to compute. DW_COLUMNS: axes of (tap, channel), channels innermost; of each PADDED channels KEPT are dw's,
-    and of each C REAL (0: all). Groups may be merged: then C and K are those of several groups of KEPT and MERGED_K,
-    and only products within a group are kept.
+    X, Y, FILTER, STRIDE, PAD, DILATION, BEYOND (whether a window reaches beyond x): depth, height, width. X_STRIDES,
+    DY_STRIDES: image, depth, height, width, and of dy the channel. Pixels are counted in lines of LINE, at least Y's
+    width: a power of two makes their places cheap to compute. DW_COLUMNS: axes of (tap, channel), channels innermost;
+    of each PADDED channels KEPT are dw's, and of each C REAL (0: all). Groups may be merged: then C and K are those
+    of several groups of KEPT and MERGED_K, and only products within a group are kept.
     """
     row_length: tl.constexpr = FILTER[0] * FILTER[1] * FILTER[2] * C
     lines: tl.constexpr = N * Y[0] * Y[1]
@@ -75,24 +75,26 @@ def weights(
         see_h = at_h * STRIDE[1]
         see_d = at_d * STRIDE[0]
         if C % BN == 0:
-            seen = real & (see_w + tap_w >= 0) & (see_w + tap_w < X[2])
-            if FILTER[1] > 1 or PAD[1] > 0:
+            seen = real
+            if BEYOND[2]:
+                seen = seen & (see_w + tap_w >= 0) & (see_w + tap_w < X[2])
+            if BEYOND[1]:
                 seen = seen & (see_h + tap_h >= 0) & (see_h + tap_h < X[1])
-            if FILTER[0] > 1 or PAD[0] > 0:
+            if BEYOND[0]:
                 seen = seen & (see_d + tap_d >= 0) & (see_d + tap_d < X[0])
             right = tl.load(x + rows_at[:, None] + columns_at[None, :], mask=seen[:, None], other=0.0)
         else:
             seen = real[:, None] & (j < row_length)[None, :]
-            if FILTER[2] > 1 or PAD[2] > 0:
+            if BEYOND[2]:
                 across = see_w[:, None] + tap_w[None, :]
                 seen = seen & (across >= 0) & (across < X[2])
-            if FILTER[1] > 1 or PAD[1] > 0:
+            if BEYOND[1]:
                 if LINE % BK == 0:
                     seen = seen & ((see_h + tap_h >= 0) & (see_h + tap_h < X[1]))[None, :]
                 else:
                     down = see_h[:, None] + tap_h[None, :]
                     seen = seen & (down >= 0) & (down < X[1])
-            if FILTER[0] > 1 or PAD[0] > 0:
+            if BEYOND[0]:
                 if LINE % BK == 0:
                     seen = seen & ((see_d + tap_d >= 0) & (see_d + tap_d < X[0]))[None, :]
                 else:

@@ -17,6 +17,8 @@ _LINE = 128
 """Bytes of a cache line; a compute unit reads one a cycle."""
 _ROWS_AHEAD = 1.5
 """Rows that a thread has asked for while it waits for one."""
+_ENDS = 0.3
+"""Groups' time in which a unit is filled at the start and runs empty at the end."""
 _OVERLAP = 0.8
 """Share of the shorter one of instructions and memory that the longer one hides."""
 
@@ -38,17 +40,18 @@ def cycles(target: Target, shape: Shape, config: DepthwiseConfig) -> float:
     grid = grid_of(target, shape, config)
     used = grid.lanes * grid.slots / grid.members
     waves = config.blocks * BLOCK * used / target.wave_size
-    rounds = _groups(target, shape, config, grid) / (target.compute_units * config.blocks)
+    per_unit = _groups(target, shape, config, grid) / target.compute_units
+    rounds = (math.ceil(per_unit) + _ENDS) / config.blocks  # of the unit that has most to do
     issue = rounds * waves / _SCHEDULERS * _instructions(shape, config, grid)
     cache = rounds * waves * config.depth * shape.h.met(config.rows) * _lines(target, shape, config, grid)
-    in_flight = min(rounds, 1.0) * config.blocks * BLOCK * used * _ROWS_AHEAD * _row_bytes(shape, config)
+    in_flight = min(per_unit, config.blocks) * BLOCK * used * _ROWS_AHEAD * _row_bytes(shape, config)
     reach = min(1.0, in_flight * target.compute_units / (target.bandwidth_gbs * 1e9 * _LATENCY_S))
     read, written = _bytes(shape, config)
     memory = (read / reach + written) / (target.bandwidth_gbs * 1e9) * target.clock_mhz * 1e6
+    memory *= (1 + math.ceil(per_unit) / per_unit) / 2  # it is shared: the last ones have more of it
     longest = max(issue, cache, memory)
-    idle = (1 + math.ceil(rounds) / rounds) / 2  # in the last round
     hidden = 1.0 - math.pow(0.5, waves / _SCHEDULERS)  # each wave of a scheduler hides half of what the others leave
-    return (_OVERLAP * longest + (1 - _OVERLAP) * (issue + cache + memory)) * idle / hidden
+    return (_OVERLAP * longest + (1 - _OVERLAP) * (issue + cache + memory)) / hidden
 
 
 def _lines(target: Target, shape: Shape, config: DepthwiseConfig, grid: Grid) -> float:

@@ -165,11 +165,12 @@ _SHORT = (
 def _shortlist(target: Target, product: Product) -> list[TileConfig]:
     """Each tile with a few depths of the sum and of the pipeline, and with splits up to a few programs a unit."""
     depths = _STAGES.get(target.vendor, (2,))[-3:]
+    sums = (32, 16) if target.vendor == "amd" and target.wave_size == 32 else (64, 32, 16)  # RDNA spills above 32
     found = []
     for m, n, warps in _SHORT:
         whole = programs(product, TileConfig(m, n, 16))
         splits = [split for split in _SPLITS if split <= min(product.parts, 3 * target.compute_units // whole)]
-        for k, split, depth in itertools.product((64, 32, 16), {1, *splits[-3:]}, depths):
+        for k, split, depth in itertools.product(sums, {1, *splits[-3:]}, depths):
             config = TileConfig(m, n, k, split, warps, depth)
             if check(target, product, config) and (k == 16 or not _is_wasteful(k, product.k, _K)):
                 found.append(config)

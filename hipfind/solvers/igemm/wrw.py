@@ -126,6 +126,18 @@ def _from_channel_last(problem: ConvProblem) -> tuple[int, ...]:
     return flat(collapsed([(problem.c // problem.groups, dw[1]), *taps, (problem.k, dw[0])]))
 
 
+def _beyond(problem: ConvProblem, operands: _Operands) -> tuple[int, ...]:
+    """For each axis 1 where a window reaches beyond x, as its copy has it."""
+    axes = zip(
+        operands.x.spatial, three(problem.out_spatial, 1), operands.taps, three(problem.stride, 1),
+        three(problem.dilation, 1), operands.pad, strict=True,
+    )  # fmt: skip
+    return tuple(
+        int(pad > 0 or (outputs - 1) * step + (taps - 1) * apart >= pixels)
+        for pixels, outputs, taps, step, apart, pad in axes
+    )
+
+
 def _geometry(problem: ConvProblem, operands: _Operands, in_parts: bool) -> Constants:
     dw, x, taps = _channel_last(problem) if in_parts else problem.w.strides, operands.x, operands.taps
     c, k, merged = problem.c // problem.groups, problem.k // problem.groups, base.merged_groups(problem)
@@ -136,7 +148,8 @@ def _geometry(problem: ConvProblem, operands: _Operands, in_parts: bool) -> Cons
     return (
         ("N", problem.n), ("C", x.c // problem.groups * merged), ("K", k * merged), ("X", x.spatial),
         ("Y", three(problem.out_spatial, 1)), ("FILTER", taps), ("STRIDE", three(problem.stride, 1)),
-        ("PAD", operands.pad), ("DILATION", three(problem.dilation, 1)), ("X_STRIDES", x.strides),
+        ("PAD", operands.pad), ("DILATION", three(problem.dilation, 1)), ("BEYOND", _beyond(problem, operands)),
+        ("X_STRIDES", x.strides),
         ("DY_STRIDES", (*operands.dy.strides, operands.dy.of_c)), ("LINE", operands.line), ("DW_ROWS", dw[0]),
         ("DW_COLUMNS", flat(collapsed(columns))), ("PADDED", padded), ("KEPT", c), ("REAL", real),
         ("MERGED_K", k),
