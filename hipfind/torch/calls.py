@@ -51,8 +51,10 @@ class Look(NamedTuple):
         return bool(self.device.type == "cuda")
 
     def new(self) -> torch.Tensor:
-        """A tensor of this look with random numbers."""
-        return torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device).normal_()
+        """A tensor of this look with random numbers, which are not taken from torch's own."""
+        numbers = torch.Generator(self.device).manual_seed(0)
+        made = torch.empty_strided(self.shape, self.strides, dtype=self.dtype, device=self.device)
+        return made.normal_(generator=numbers)
 
 
 class Call:

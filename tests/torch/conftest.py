@@ -1,0 +1,29 @@
+"""PyTorch on one thread, so that its threads and hipfind's do not fight for cores, and a perf DB of each test's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from hipfind import settings
+
+
+@pytest.fixture(autouse=True)
+def _alone(tmp_path: Path) -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    with settings.override(user_db_path=str(tmp_path / "hipfind.db"), device="host"):
+        yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def fresh_compiler() -> Iterator[None]:
+    """Graphs of other tests count against torch.compile's limit."""
+    torch.compiler.reset()
+    yield
+    torch.compiler.reset()

@@ -1,0 +1,201 @@
+"""Values, gradients, layouts and signatures of hipfind.torch's functions, beside torch's own."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+import warnings
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch.autograd import gradcheck, gradgradcheck
+from torch.nn import functional as F
+
+import hipfind as hf
+import hipfind.torch as hft
+from hipfind.errors import ArrayError, ProblemError
+from hipfind.torch import conv_operators
+from tests.torch.cases import CASES, Case, check, outputs
+
+BY_NAME = {case.name: case for case in CASES}
+every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+
+
+@pytest.fixture(autouse=True)
+def _quiet() -> Iterator[None]:
+    """torch says that padding "same" of even filters makes it copy."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Using padding='same'")
+        yield
+
+
+@every_case
+@pytest.mark.parametrize("channels_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_results_and_gradients_are_torchs(case: Case, dtype: torch.dtype, channels_last: bool) -> None:
+    tensors = case.tensors(dtype, channels_last)
+    exact = [one.detach().double().requires_grad_() for one in tensors]
+    made, expected = outputs(case, case.ours, tensors), outputs(case, case.theirs, exact)
+    check(made[0], expected[0], dtype, roundings=1 + (len(tensors) == 3))
+    for gradient, exact_gradient in zip(made[1:3], expected[1:3], strict=True):
+        check(gradient, exact_gradient, dtype)
+    if len(tensors) == 3:  # summed by torch
+        torch.testing.assert_close(made[3].double(), expected[3], rtol=0.02, atol=0.02)
+
+
+@every_case
+@pytest.mark.parametrize("channels_last", [False, True], ids=["first", "last"])
+def test_results_lie_as_torchs_and_gradients_as_their_tensors(case: Case, channels_last: bool) -> None:
+    tensors = case.tensors(torch.float32, channels_last)
+    made = outputs(case, case.ours, tensors)
+    expected = [case.run(case.theirs, tensors), *tensors]
+    for ours, other in zip(made, expected, strict=True):
+        assert ours.shape == other.shape
+        strides = zip(ours.stride(), other.stride(), ours.shape, strict=True)
+        assert ours.numel() == 0 or all(a == b for a, b, length in strides if length > 1)
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name != "no_batch"], ids=lambda case: case.name)
+def test_first_and_second_derivatives(case: Case) -> None:
+    tensors = case.tensors(torch.float64)
+    assert gradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True)
+    assert gradgradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True)
+
+
+@pytest.mark.parametrize("name", ["3x3", "3d", "transposed", "up"])
+def test_strided_inputs_and_gradients(name: str) -> None:
+    """A step of two in the last axis, transposed axes, and a gradient that is one number everywhere."""
+    case = BY_NAME[name]
+    plain = case.tensors(torch.float64)
+    wide = torch.zeros(*plain[0].shape[:-1], 2 * plain[0].shape[-1], dtype=torch.float64)
+    wide[..., ::2] = plain[0].detach()
+    turned = [one.detach().transpose(-1, -2).contiguous().transpose(-1, -2) for one in plain[1:2]]
+    strided = [wide[..., ::2], *turned, *(one.detach() for one in plain[2:])]
+    assert not strided[0].is_contiguous()
+    strided = [one.requires_grad_() for one in strided]
+    made, expected = case.run(case.ours, strided), case.run(case.theirs, plain)
+    torch.testing.assert_close(made, expected)
+    for ours, theirs in zip(
+        torch.autograd.grad(made.sum(), strided), torch.autograd.grad(expected.sum(), plain), strict=True
+    ):
+        torch.testing.assert_close(ours, theirs)
+
+
+def test_only_gradients_that_are_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    run = conv_operators.run_conv
+    monkeypatch.setattr(
+        conv_operators, "run_conv", lambda direction, *rest: ran.append(direction) or run(direction, *rest)
+    )
+    x, w = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3)
+    for x_asks, w_asks, expected in ((False, True, "wrw"), (True, False, "bwd")):
+        ran.clear()
+        hft.conv2d(x.clone().requires_grad_(x_asks), w.clone().requires_grad_(w_asks)).sum().backward()
+        assert ran == ["fwd", expected]
+    ran.clear()
+    with torch.no_grad():
+        assert not hft.conv2d(x, w.clone().requires_grad_()).requires_grad
+    with torch.inference_mode():
+        torch.testing.assert_close(hft.conv2d(x * 1, w), F.conv2d(x, w))
+    assert ran == ["fwd", "fwd"]
+
+
+def test_an_input_changed_in_place_is_noticed() -> None:
+    x, w = torch.randn(2, 3, 5, 5), torch.randn(4, 3, 3, 3, requires_grad=True)
+    y = hft.conv2d(x, w)
+    x.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_autocast_casts_as_torch_does(dtype: torch.dtype) -> None:
+    for name in ("3x3", "3d", "transposed"):
+        case = BY_NAME[name]
+        tensors = case.tensors(torch.float32)
+        with torch.autocast("cpu", dtype):
+            made, expected = case.run(case.ours, tensors), case.run(case.theirs, tensors)
+            double = [one.detach().double() for one in tensors]
+            assert case.run(case.ours, double).dtype is torch.float64
+        assert made.dtype is expected.dtype is dtype
+        rounded = [one.detach().to(dtype).double() for one in tensors]
+        check(made.detach(), case.run(case.theirs, rounded), dtype, roundings=2)
+        assert all(one.dtype is torch.float32 for one in torch.autograd.grad(made.sum(), tensors))
+    x = torch.randn(1, 2, 3, 3, requires_grad=True)
+    with torch.autocast("cpu", dtype):
+        assert hft.upsample_bilinear2d(x, 6).dtype is F.interpolate(x, 6, mode="bilinear").dtype
+
+
+def test_a_find_changes_what_runs() -> None:
+    x, w = torch.randn(2, 3, 6, 6), torch.randn(4, 3, 3, 3)
+    problem = hf.ConvProblem.create("fwd", x.shape, w.shape)
+    window = "1,1/0,0/0,0/1,1/0,0/1/C/first/"
+    before = conv_operators.call_of("fwd", x, w, None, window)
+    assert conv_operators.call_of("fwd", x, w, None, window) is before
+    best = hf.find(problem, mode="normal").best
+    assert best is not None
+    after = conv_operators.call_of("fwd", x, w, None, window)
+    assert after is not before
+    assert (after.plan.solver_id, after.plan.choice.source) == (best.solver_id, hf.Source.USER_DB)
+
+
+def test_threads_share_calls_and_get_their_own_results() -> None:
+    shapes = [(2, 3, side, side) for side in (5, 6, 7, 8)]
+    w = torch.randn(4, 3, 3, 3)
+    failures: list[str] = []
+
+    def work(seed: int) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        for index in range(20):
+            x = torch.randn(shapes[(seed + index) % 4], generator=generator, requires_grad=True)
+            own = w.clone().requires_grad_()
+            y = hft.conv2d(x, own, padding=1)
+            made = [y, *torch.autograd.grad(y.square().sum(), (x, own))]
+            y = F.conv2d(x, own, padding=1)
+            expected = [y, *torch.autograd.grad(y.square().sum(), (x, own))]
+            if not all(torch.allclose(a, b, rtol=1e-3, atol=1e-4) for a, b in zip(made, expected, strict=True)):
+                failures.append(f"thread {seed}, call {index}")
+
+    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_signatures_are_torchs() -> None:
+    expected = {
+        hft.conv2d: "input weight bias stride padding dilation groups",
+        hft.conv3d: "input weight bias stride padding dilation groups",
+        hft.conv_transpose2d: "input weight bias stride padding output_padding groups dilation",
+        hft.upsample_bilinear2d: "input size scale_factor align_corners recompute_scale_factor",
+    }
+    for function, names in expected.items():
+        parameters = inspect.signature(function).parameters
+        assert " ".join(parameters) == names
+        assert [one.default for name, one in parameters.items() if name == "groups"] in ([1], [])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: hft.conv2d(torch.randn(1, 3, 5, 5), torch.randn(4, 2, 3, 3)), ProblemError, "w must be"),
+        (lambda: hft.conv2d(torch.randn(1, 3, 2, 2), torch.randn(4, 3, 3, 3)), ProblemError, "filter is larger"),
+        (lambda: hft.conv2d(torch.randn(5, 5), torch.randn(4, 2, 3, 3)), ArrayError, "3 or 4 dimensions"),
+        (lambda: hft.conv2d(torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3, 3)), ProblemError, "dimensions"),
+        (lambda: hft.conv2d(torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3), padding="full"), ProblemError, "full"),
+        (lambda: hft.conv2d(torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3), None, 2, "same"), ProblemError, "same"),
+        (lambda: hft.conv2d(torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3), stride=(1,) * 3), ProblemError, "stride"),
+        (lambda: hft.conv2d(torch.randn(1, 2, 5, 5), torch.randn(4, 2, 3, 3).double()), ProblemError, "same float"),
+        (lambda: hft.conv2d(torch.ones(1, 2, 5, 5).cfloat(), torch.ones(4, 2, 3, 3).cfloat()), ProblemError, "complex"),
+        (lambda: hft.conv3d(torch.randn(1, 2, 5), torch.randn(4, 2, 3, 3, 3)), ArrayError, "4 or 5 dimensions"),
+        (lambda: hft.upsample_bilinear2d(torch.randn(2, 5, 5), 3), ArrayError, "4 dimensions"),
+        (lambda: hft.upsample_bilinear2d(torch.randn(1, 2, 5, 5)), ProblemError, "either size or scale_factor"),
+        (lambda: hft.upsample_bilinear2d(torch.randn(1, 2, 5, 5), (3, 3, 3)), ProblemError, "size needs"),
+    ],
+)  # fmt: skip
+def test_wrong_use_is_named(call: object, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()  # type: ignore[operator]

@@ -1,0 +1,272 @@
+"""optimize, restore and capture: what is swapped, what is left and why, what the report says, and what tune takes."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from click.testing import CliRunner
+from torch import nn
+from torch.nn import functional as F
+
+import hipfind.torch as hft
+from hipfind import settings
+from hipfind.cli.main import main
+from hipfind.problem.problem_list import read_list
+from hipfind.torch import conv_operators, optimizer, upsample_operators
+from hipfind.torch.racing import Racer, Timing
+from hipfind.torch.recording import AnyCall, ConvCall, record
+from tests.torch.models import UNet
+
+Times = dict[str, tuple[float, float | None]]
+
+
+@pytest.fixture
+def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Times], None]:
+    """Gives every call the times that the test says: torch's and hipfind's by direction."""
+
+    def set_times(times: Times) -> None:
+        def time(self: Racer, call: AnyCall) -> tuple[Timing, ...]:
+            return tuple(
+                Timing(one, *times[one], "Some", "" if times[one][1] else "no solver applies")
+                for one in call.directions
+            )
+
+        monkeypatch.setattr(Racer, "time", time)
+
+    return set_times
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding=1))
+
+
+X = torch.ones(2, 3, 6, 6)
+
+
+def directions_by_torch(monkeypatch: pytest.MonkeyPatch, model: nn.Module) -> list[str]:
+    """The directions that torch runs in a step of the model."""
+    seen: list[str] = []
+    by_torch = conv_operators._by_torch
+    monkeypatch.setattr(conv_operators, "_by_torch", lambda one, *rest: seen.append(one) or by_torch(one, *rest))
+    model(X.clone().requires_grad_()).sum().backward()
+    return seen
+
+
+def test_each_direction_goes_to_the_faster_one(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed({"fwd": (3.0, 1.0), "bwd": (1.0, 2.0), "wrw": (2.0, 1.95)})
+    model, reference = small(), small()
+    reference.load_state_dict(model.state_dict())
+    report = hft.optimize(model, X)
+    assert report.changed == ("0", "2") and report.left == {}
+    assert [one.by_torch for one in report.decisions] == [("wrw",), ("bwd", "wrw")]
+    assert directions_by_torch(monkeypatch, model) == ["bwd", "wrw", "wrw"]
+    model.zero_grad()
+    for one in (model, reference):
+        one(X).square().sum().backward()
+    for one, other in zip(model.parameters(), reference.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("times", "reason"),
+    [
+        ({"fwd": (1.0, 1.0), "bwd": (1.0, 3.0), "wrw": (1.0, 0.99)}, "torch's is as fast or faster"),
+        ({"fwd": (1.0, None), "bwd": (1.0, None), "wrw": (1.0, None)}, "no solver applies"),
+        ({"fwd": (10.0, 10.0), "bwd": (10.0, 10.0), "wrw": (1.0, 0.9)}, "torch's is as fast or faster"),
+    ],
+)
+def test_what_is_not_worth_it_is_left_with_the_reason(timed: Any, times: Times, reason: str) -> None:
+    timed(times)
+    model = small()
+    report = hft.optimize(model, X)
+    assert report.changed == () and set(report.left) == {"0", "2"}
+    assert all(one.startswith(reason) for one in report.left.values())
+    assert type(model[0]) is nn.Conv2d
+
+
+def test_the_report_is_a_table_and_data(timed: Any) -> None:
+    timed({"fwd": (3.0, 1.0), "bwd": (1.0, 2.0), "wrw": (2.0, 0.5)})
+    model = nn.Sequential(
+        small(), nn.Conv2d(4, 4, 3, padding=1), nn.Conv2d(4, 2, 3, padding_mode="circular", padding=1)
+    )
+    report = hft.optimize(model, X)
+    lines = str(report).splitlines()
+    assert lines[0] == "3 modules by hipfind, 1 left as they were"
+    rows = [" ".join(line.split()) for line in lines]
+    call = "2x4x6x6 4x4x3x3 NCHW float32"
+    assert f"0.2 and 1 more {call} fwd 3 1 3.00 hipfind Some" in rows
+    assert f"0.2 and 1 more {call} bwd 1 2 0.50 torch Some" in rows
+    assert "  2  Conv2d  padding_mode circular" in str(report)
+    data = report.to_dict()["decisions"]
+    assert [one["module"] for one in data] == ["0.0", "0.2", "1", "2"] and data[3]["reason"] == "padding_mode circular"
+    assert [one["gain"] for one in data[1]["timings"]] == [3.0, 0.5, 4.0]
+
+
+def test_a_real_measurement_names_solvers_and_times() -> None:
+    report = hft.optimize(UNet(4), torch.randn(1, 3, 8, 8), seconds=0.002, find_mode="fast", min_gain=0.0001)
+    assert report.left == {}
+    for decision in report.decisions:
+        assert decision.timings
+        for one in decision.timings:
+            assert one.torch_ms > 0 and one.hipfind_ms is not None and one.hipfind_ms > 0 and one.solver_id
+    assert {one.direction for one in report.decisions[0].timings} == {"fwd", "wrw"}  # nobody asks for the image's
+
+
+def test_a_find_is_stored_for_later(tmp_path: Path) -> None:
+    model = nn.Conv2d(3, 4, 3)
+    report = hft.optimize(model, X, seconds=0.001)
+    assert (tmp_path / "hipfind.db").exists()
+    window = "1,1/0,0/0,0/1,1/0,0/1/C/first/"
+    call = conv_operators.call_of("fwd", X, model.weight.detach(), None, window)
+    assert call.plan.choice.source.value == "user DB"
+    assert call.plan.solver_id == report.decisions[0].timings[0].solver_id
+
+
+def test_prediction_needs_no_example() -> None:
+    model = nn.Sequential(
+        nn.Conv2d(3, 8, 4, 4), nn.Conv2d(8, 8, 2, 2, padding=1), nn.Conv3d(8, 8, 2, 2), nn.Conv2d(8, 8, 1),
+        nn.ConvTranspose2d(8, 8, 2, 2), nn.Upsample(scale_factor=2, mode="bilinear"), nn.Upsample(scale_factor=2),
+    )  # fmt: skip
+    report = hft.optimize(model)
+    assert report.changed == ("0", "2", "5")
+    assert report.left["6"] == "mode nearest, not bilinear" and "example" in report.left["3"]
+    report.undo()
+    assert hft.optimize(model.eval()).changed == ("0", "2")
+    assert hft.restore(model) == ["0", "2"] and hft.restore(model) == []
+
+
+class Own(nn.Conv2d):
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return -super().forward(input)
+
+
+def test_unsupported_modules_are_left_and_named() -> None:
+    weights = nn.Conv2d(2, 2, 2, 2)
+    weights.weight = nn.Parameter(torch.zeros(2, 2, 2, 2).to_sparse())
+    replaced = nn.Conv2d(2, 2, 2, 2)
+    replaced.forward = lambda x: x
+    cases: list[tuple[nn.Module, str]] = [
+        (nn.Conv2d(2, 2, 2, 2, padding_mode="circular"), "padding_mode circular"),
+        (nn.Conv2d(2, 2, 2, 2, dtype=torch.complex64), "complex numbers (torch.complex64)"),
+        (weights, "sparse weights (torch.sparse_coo)"),
+        (replaced, "its forward was replaced"),
+        (nn.Conv1d(2, 2, 2, 2), "Conv1d is not supported"),
+        (nn.ConvTranspose3d(2, 2, 2, 2), "ConvTranspose3d is not supported"),
+        (nn.LazyConv2d(2, 2, 2), "LazyConv2d is not supported"),
+        (Own(2, 2, 2, 2), "Own, a subclass of Conv2d, may do something else"),
+        (nn.utils.parametrizations.weight_norm(nn.Conv2d(2, 2, 2, 2)),
+         "ParametrizedConv2d, a subclass of Conv2d, may do something else"),
+        (nn.Upsample(scale_factor=2, mode="bicubic"), "mode bicubic, not bilinear"),
+    ]  # fmt: skip
+    model = nn.ModuleList([module for module, _ in cases])
+    kinds = [type(module) for module in model]
+    assert hft.optimize(model).left == {str(index): reason for index, (_, reason) in enumerate(cases)}
+    assert [type(module) for module in model] == kinds
+
+
+def test_quantized_modules_are_left() -> None:
+    class Quantized(nn.Conv2d):
+        pass
+
+    Quantized.__module__ = "torch.ao.nn.quantized.modules.conv"
+    assert hft.optimize(nn.ModuleList([Quantized(2, 2, 2, 2)])).left == {"0": "quantized"}
+
+
+class Functional(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = nn.Conv2d(3, 4, 3)
+        self.unused = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = F.interpolate(self.inner(x), scale_factor=2, mode="bilinear")
+        return F.conv2d(y, self.inner.weight.sum((2, 3), keepdim=True)[:, :1].expand(4, 4, 1, 1))
+
+
+def test_calls_of_functions_and_modules_that_were_not_called_are_listed(timed: Any) -> None:
+    timed({"fwd": (2.0, 1.0), "bwd": (2.0, 1.0), "wrw": (2.0, 1.0)})
+    report = hft.optimize(Functional(), X)
+    assert report.changed == ("inner",)
+    assert report.left["unused"] == "not called with the example input"
+    assert "call of a function" in report.left[""]
+    assert "(the model itself)" in str(report)
+
+
+def test_swapped_modules_behave_as_before(timed: Any) -> None:
+    timed({"fwd": (2.0, 1.0), "bwd": (2.0, 1.0), "wrw": (2.0, 1.0)})
+    model = small()
+    seen: list[str] = []
+    model[0].register_forward_hook(lambda *_: seen.append("hook"))
+    hft.optimize(model, X)
+    assert isinstance(model[0], nn.Conv2d) and "HipfindConv2d(3, 4" in repr(model)
+    assert seen == ["hook"] and model(X) is not None and seen == ["hook"] * 2
+    model[0]._forward_hooks.clear()
+    copy = pickle.loads(pickle.dumps(model))
+    torch.testing.assert_close(copy.eval()(X), model.eval()(X))
+    assert model.double()[0].weight.dtype is torch.float64
+    assert hft.optimize(model, X.double()).left["0"] == "hipfind does it already"
+    assert hft.restore(copy) == ["0", "2"] and "by_torch" not in copy[0].__dict__
+
+
+def test_transposed_modules_take_an_output_size(timed: Any) -> None:
+    timed({"fwd": (2.0, 1.0), "bwd": (2.0, 1.0), "wrw": (2.0, 1.0)})
+    model = nn.ConvTranspose2d(3, 4, 3, stride=2)
+    expected = model(X, output_size=(14, 14))
+    assert hft.optimize(model, X).changed == ("",)
+    torch.testing.assert_close(model(X, output_size=(14, 14)), expected)
+
+
+def test_recording_sees_what_autocast_makes_and_leaves_buffers_alone() -> None:
+    model = small()
+    with torch.autocast("cpu", torch.bfloat16):
+        calls = record(model, X).calls
+    assert [next(iter(one)).x.dtype for one in calls.values()] == [torch.bfloat16] * 2
+    assert int(model[1].num_batches_tracked) == 0 and not bool(model[1].running_mean.any())
+
+
+def test_frozen_and_evaluated_models_run_fewer_directions() -> None:
+    model = small()
+    for one in model[0].parameters():
+        one.requires_grad_(False)
+    directions = {name: next(iter(calls)).directions for name, calls in record(model, X).calls.items()}
+    assert directions == {"0": ("fwd",), "2": ("fwd", "bwd", "wrw")}
+    model.eval()
+    assert {next(iter(calls)).directions for calls in record(model, X).calls.values()} == {("fwd",)}
+
+
+def test_captured_problems_are_what_runs_and_what_tune_takes(tmp_path: Path) -> None:
+    model = UNet(4)
+    captured = hft.capture(model, torch.randn(1, 3, 8, 8))
+    path = tmp_path / "unet.yaml"
+    captured.save(path)
+    listed = read_list(path.read_text(), str(path))
+    assert listed.errors == []
+    assert [one.problem.key() for one in listed.problems] == [one.key() for one in captured.problems]
+    assert len(listed.unique()) == len(captured.problems) == len(captured.modules)
+    assert {one.operation for one in captured.problems} == {"conv", "upsample"}
+    ran: set[str] = set()
+    for operators in (conv_operators, upsample_operators):
+        operators._calls._calls.clear()
+    hft.optimize(model, torch.randn(1, 3, 8, 8), seconds=0.001, find_mode="fast", min_gain=0.0001)
+    model(torch.randn(1, 3, 8, 8)).square().sum().backward()
+    for operators in (conv_operators, upsample_operators):
+        ran |= {call.plan.problem.canonical().key() for call in operators._calls._calls.values()}
+    assert ran <= {one.canonical().key() for one in captured.problems}
+    with settings.override(user_db_path=str(tmp_path / "tune.db")):
+        done = CliRunner().invoke(main, ["tune", "--dry-run", "--device", "host", str(path)], catch_exceptions=False)
+    assert done.exit_code == 0 and f"{len(captured.problems)} problems on host" in done.output
+    assert hft.capture(model.eval(), torch.randn(1, 3, 8, 8)).problems[0].direction == "fwd"
+
+
+def test_captured_again_after_optimize_is_the_same() -> None:
+    model, x = UNet(4), torch.randn(1, 3, 8, 8)
+    before = hft.capture(model, x)
+    hft.optimize(model)
+    assert hft.capture(model, x) == before
+    assert isinstance(next(iter(record(model, x).calls["head"])), ConvCall)
+    assert optimizer.restore(model) == ["up"]
