@@ -104,11 +104,6 @@ def as_it_lies(problem: ConvProblem, role: str) -> Source:
     return Source((), Operand(role), c, three(tuple(spatial), 1), strides, 0, of_c)
 
 
-def run_columns(problem: ConvProblem) -> int:
-    """Columns of a run: those of the window, and one more where that makes whole vectors."""
-    return -(-problem.filter[1] * FEW // VECTOR) * VECTOR // FEW
-
-
 def runs_of(problem: ConvProblem, offset: int, columns: int = 0) -> Source:
     """x of few channels with borders of zeros, in rows of at least so many columns."""
     n, c, height, width = problem.x.lengths
@@ -129,13 +124,12 @@ def filters_of(problem: ConvProblem, padded: int, offset: int, merged: int, dyna
     """w for sums over the source's channels, which are ``padded``: its own channels forward, the others backward."""
     k, c = problem.k // problem.groups, problem.c // problem.groups
     taps = math.prod(problem.filter)
-    is_last = problem.w.is_packed_as(LAYOUTS[problem.ndim][1])
     of_k, of_c = problem.w.strides[:2]
-    of_tap = c if is_last else 1
+    of_tap = c if is_last(problem.w) else 1
     forward = problem.direction == "fwd"
     out, summed = (of_k, of_c) if forward else (of_c, of_k)
     summed_channels = c if forward else k
-    in_vectors = is_last and c % VECTOR == 0
+    in_vectors = is_last(problem.w) and c % VECTOR == 0
     if merged > 1:
         return _merged_filters(problem, offset, merged)
     if problem.groups > 1 or (in_vectors and summed_channels == padded):
@@ -161,7 +155,7 @@ def _merged_filters(problem: ConvProblem, offset: int, merged: int) -> Filters:
     dtype = problem.dtype.value
     constants: Constants = (
         ("ELEMENTS", elements), ("MERGED", merged), ("OUTS", outs), ("SUMMED", summed), ("TAPS", taps),
-        ("OUT_STRIDE", of_out), ("SUM_STRIDE", of_summed), ("TAP_STRIDE", problem.w.strides[-1]),
+        ("OUT_STRIDE", of_out), ("SUM_STRIDE", of_summed), ("TAP_STRIDE", c if is_last(problem.w) else 1),
         ("GROUP_STRIDE", k * of_k), ("BLOCK", _BLOCK),
     )  # fmt: skip
     spec = TritonSpec("pack.py", "merge_groups", (("w", dtype), ("out", dtype)), (), constants)
