@@ -28,10 +28,12 @@ def registers(target: Target, shape: Shape, config: DepthwiseConfig) -> int:
     words, channels = shape.sum_bytes // 4, config.channels
     row = shape.w.met(config.columns)
     raw = row * max(channels * shape.dtype.itemsize // 4, 1)
+    pack = grid_of(target, shape, config).pack
     if not shape.is_last:
-        pack = grid_of(target, shape, config).pack
         raw = loads(shape, config.columns, pack) * max(pack * shape.dtype.itemsize // 4, 1)
-    rest = 30 if shape.is_weights and shape.is_last else 24  # places, and what the compiler keeps besides
+    rest = 24  # and what compilers were seen to keep besides
+    if shape.is_weights:
+        rest += (5 + row // 4 if shape.is_last else 0) + (12 if config.blocks > 2 and pack == 1 else 0)
     return words * channels * (shape.taps + config.rows * config.columns + row) + raw + rest
 
 
