@@ -6,7 +6,7 @@ are counted. It shows that the HIP device calls ROCm's libraries rightly, with t
 shows nothing about speed, about AMD's compilers and hardware, or about races between threads of one kernel.
 
 hip-python opens its libraries once a process, so whatever uses the stand-in runs in a process of its own, started with
-``environment()``; inside that process ``Control`` talks to it.
+``environment()``; inside that process ``Control`` talks to it, and Triton is as if it were not installed.
 """
 
 from __future__ import annotations
@@ -125,6 +125,7 @@ def environment(
     return {
         **kept,
         "LD_LIBRARY_PATH": os.pathsep.join(filter(None, (str(folder), kept.get("LD_LIBRARY_PATH", "")))),
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(SOURCES / "site"), kept.get("PYTHONPATH", "")))),
         "ROCM_PATH": str(folder),  # hip-python prefers an installed ROCm to the library path unless this says otherwise
         "STANDIN_CXX": " ".join(_compiler()),
         "STANDIN_DEVICES": str(devices),
