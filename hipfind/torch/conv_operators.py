@@ -167,9 +167,9 @@ def _contract(
 
 
 def _below_autograd(
-    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str
+    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str, is_plain: bool
 ) -> torch.Tensor:
-    if are_plain(first, second):
+    if is_plain:
         return _run(direction, first, second, bias, lengths, window)
     with torch._C._AutoDispatchBelowAutograd():
         return _contract(direction, first, second, bias, lengths, window)
@@ -181,13 +181,13 @@ class _Conv(torch.autograd.Function):  # type: ignore[misc]  # torch is not type
 
     @staticmethod
     def forward(
-        ctx: Any, direction: str, first: Any, second: Any, bias: Any, lengths: Any, window: str
+        ctx: Any, direction: str, first: Any, second: Any, bias: Any, lengths: Any, window: str, is_plain: bool
     ) -> torch.Tensor:
         ctx.direction, ctx.window = direction, window
         ctx.shapes = first.shape, second.shape
         needs = ctx.needs_input_grad
         ctx.save_for_backward(first if needs[2] else None, second if needs[1] else None)
-        return _below_autograd(direction, first, second, bias, lengths, window)
+        return _below_autograd(direction, first, second, bias, lengths, window, is_plain)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -199,29 +199,31 @@ class _Conv(torch.autograd.Function):  # type: ignore[misc]  # torch is not type
                 direction = _DIRECTION[roles[index]]
                 given = {made: gradient, roles[1 - index]: saved[1 - index]}
                 first, second = (given[role] for role in _INPUTS[direction])
-                run = _contract if torch.is_grad_enabled() else _without_gradient
+                is_plain = not torch.is_grad_enabled() and are_plain(first, second)
+                run = _run if is_plain else _contract
                 grads[index] = run(direction, first, second, None, ctx.shapes[index], window)
         bias = gradient.sum((0, *range(2, gradient.dim()))) if needs[3] else None
-        return None, *grads, bias, None, None
-
-
-def _without_gradient(
-    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str
-) -> torch.Tensor:
-    if are_plain(first, second):
-        return _run(direction, first, second, bias, lengths, window)
-    return _contract(direction, first, second, bias, lengths, window)
+        return None, *grads, bias, None, None, None
 
 
 def differentiable(
-    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str
+    direction: str,
+    first: torch.Tensor,
+    second: torch.Tensor,
+    bias: Any,
+    lengths: Any,
+    window: str,
+    is_plain: bool = False,
 ) -> torch.Tensor:
-    """A direction on tensors that the dispatcher has seen, or need not see; recorded for gradients where they ask."""
+    """A direction, recorded for gradients where they are asked for.
+
+    ``is_plain``: the tensors are plain ones, see there; else the dispatcher has come to this operator's autograd.
+    """
     wants = first.requires_grad or second.requires_grad or (bias is not None and bias.requires_grad)
     if wants and torch.is_grad_enabled():
-        result: torch.Tensor = _Conv.apply(direction, first, second, bias, lengths, window)
+        result: torch.Tensor = _Conv.apply(direction, first, second, bias, lengths, window, is_plain)
         return result
-    return _below_autograd(direction, first, second, bias, lengths, window)
+    return _below_autograd(direction, first, second, bias, lengths, window, is_plain)
 
 
 library.impl("conv_fwd", lambda x, w, bias, window: differentiable("fwd", x, w, bias, None, window), "Autograd")

@@ -125,7 +125,7 @@ def convolution(
     if torch.compiler.is_compiling() or not are_plain(x, w):
         y = conv_fwd(x, w, bias, window)
     else:
-        y = differentiable("fwd", x, w, bias, None, window)
+        y = differentiable("fwd", x, w, bias, None, window, is_plain=True)
     return y if is_batched else y.squeeze(0)
 
 
@@ -156,8 +156,9 @@ def prepare(
     # torch's compiler traces Python and has no use for the cache
     make = make_window if torch.compiler.is_compiling() else make_window_cached
     window = make(
-        ndim, w.shape[2:], _hashable(stride), _hashable(padding), _hashable(dilation), _hashable(output_padding),
-        groups, is_transposed, is_channel_last(x) or is_channel_last(w), by_torch,
+        ndim, w.shape[2:] if isinstance(padding, str) else (), _hashable(stride), _hashable(padding),
+        _hashable(dilation), _hashable(output_padding), groups, is_transposed,
+        is_channel_last(x) or is_channel_last(w), by_torch,
     )  # fmt: skip
     return x, w, bias, is_batched, window
 

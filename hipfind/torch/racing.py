@@ -29,7 +29,7 @@ Run = Callable[[], Any]
 
 @dataclasses.dataclass(frozen=True)
 class Timing:
-    """One direction of a call. Times are medians; ``hipfind_ms`` is None where hipfind cannot, as ``problem`` says."""
+    """One direction of a call. ``hipfind_ms`` is None where hipfind cannot, as ``problem`` says."""
 
     direction: str
     torch_ms: float
@@ -82,7 +82,10 @@ class Racer:
         return choices[0].solver_id if choices else ""
 
     def race(self, runs: dict[str, Run], device: torch.device, cache_bytes: int) -> dict[str, float]:
-        """Median time of each in ms: rounds in which each runs once, begun by another one each time."""
+        """Time of each in ms, over rounds in which each runs once, begun by another one each time.
+
+        The lower quartile: whatever else a machine does makes runs longer, never shorter.
+        """
         samples: dict[str, list[float]] = {name: [] for name in runs}
         names = list(runs)
         for run in runs.values():
@@ -94,7 +97,7 @@ class Racer:
             first = round_index % len(names)
             for name in names[first:] + names[:first]:
                 samples[name].append(self._once(runs[name], device, cache_bytes))
-        return {name: statistics.median(one) for name, one in samples.items()}
+        return {name: statistics.quantiles(one, n=4, method="inclusive")[0] for name, one in samples.items()}
 
     def _once(self, run: Run, device: torch.device, cache_bytes: int) -> float:
         if device.type == "cpu":
