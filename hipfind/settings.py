@@ -23,6 +23,9 @@ FIND_MODES = {
 FIND_ENFORCES = {"NONE": 1, "DB_UPDATE": 2, "SEARCH": 3, "SEARCH_DB_UPDATE": 4, "DB_CLEAN": 5}
 VERIFY_MODES = ("first", "off", "always")
 DB_JOURNALS = ("auto", "wal", "rollback")
+LOG_LEVELS = ("off", "error", "warning", "info", "debug")
+NUMERICS = {"info": 1, "warn": 2, "raise": 4, "stats": 16}
+"""MIOpen's bits of a numerics check. Its 8 (abort) would take the user's process down and is not taken."""
 
 
 def _text(value: str) -> str:
@@ -79,6 +82,24 @@ def _one_of(*words: str) -> Callable[[str], str]:
     return parse
 
 
+def _parse_numerics(value: str) -> int:
+    """The bits of a numerics check from a number (decimal or 0x), or from names joined by ``+``."""
+    text = value.strip().lower()
+    if text in ("", "off"):
+        return 0
+    legal = "a sum of " + ", ".join(f"{bit} ({name})" for name, bit in NUMERICS.items()) + ", or such names joined by +"
+    try:
+        bits = int(text, 0)
+    except ValueError:
+        names = [name.strip() for name in text.split("+")]
+        if not set(names) <= set(NUMERICS):
+            raise ValueError(legal) from None
+        bits = sum(NUMERICS[name] for name in dict.fromkeys(names))
+    if bits < 0 or bits & ~sum(NUMERICS.values()):
+        raise ValueError(legal)
+    return bits
+
+
 def _setting(env: str, default: Any, parse: Callable[[str], Any], help: str) -> Any:
     return dataclasses.field(default=default, metadata={"env": env, "parse": parse, "help": help})
 
@@ -131,7 +152,7 @@ class Settings:
     )
     find_mode: str = _setting(
         "HIPFIND_FIND_MODE",
-        "DYNAMIC_HYBRID",
+        "HYBRID",
         parse_find_mode,
         "Find mode by MIOpen's name or number: NORMAL 1, FAST 2, HYBRID 3, DYNAMIC_HYBRID 5, TRUST_VERIFY 6, "
         "TRUST_VERIFY_FULL 7.",
@@ -182,6 +203,27 @@ class Settings:
     )
     host_threads: int = _setting(
         "HIPFIND_HOST_THREADS", 0, _count, "Threads of the host device's kernels. 0: all cores this process may use."
+    )
+    log_level: str = _setting(
+        "HIPFIND_LOG_LEVEL",
+        "warning",
+        _one_of(*LOG_LEVELS),
+        "What the command line prints of the log on stderr: off, error, warning, info (one line a decision), debug. "
+        "Python programs take the logger hipfind of the standard library.",
+    )
+    log_cmd: bool = _setting(
+        "HIPFIND_LOG_CMD",
+        False,
+        _flag,
+        "1: print the equivalent hipfind command line of every call (find, immediate, plan, and each run) on stderr.",
+    )
+    check_numerics: int = _setting(
+        "HIPFIND_CHECK_NUMERICS",
+        0,
+        _parse_numerics,
+        "Look at every tensor after each run of a plan, by MIOpen's bits or their names joined by +: 1 (info) log NaN and "
+        "Inf counts, min, max and mean, 2 (warn) warn about NaN and Inf, 4 (raise) raise NumericsError for them; 16 (stats) "
+        "is taken and adds nothing. Slow. 0: off. In force for plans that are made while it is.",
     )
 
 

@@ -22,6 +22,7 @@ class Operands:
         self.problem = problem
         self.device = device
         self.host: dict[str, npt.NDArray[np.generic]] = {}
+        self._packed: dict[str, npt.NDArray[np.generic]] = {}
         self._memory: dict[str, Memory] = {}
         rng = np.random.default_rng(seed)
         block = rng.standard_normal(_BLOCK, dtype=np.float32)
@@ -33,6 +34,7 @@ class Operands:
             values = repeated.view(rolled.dtype)
             self._memory[role] = device.allocate(values.nbytes)
             device.copy_in(self._memory[role].address, values)
+            self._packed[role] = values
             self.host[role] = logical_view(values, descriptor)
 
     def addresses(self, workspace: Memory | None) -> list[int]:
@@ -52,9 +54,7 @@ class Operands:
     def restore_output(self) -> None:
         """Put the output's first contents back (what runs with beta not 0 need before each run)."""
         role = self.problem.output
-        base = self.host[role].base
-        values = base if isinstance(base, np.ndarray) else self.host[role]
-        self.device.copy_in(self._memory[role].address, values)
+        self.device.copy_in(self._memory[role].address, self._packed[role])
 
     def read_output(self) -> npt.NDArray[np.generic]:
         """A host copy of the output in logical shape."""

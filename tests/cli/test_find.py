@@ -33,7 +33,7 @@ def test_find_reports_every_candidate_and_stores(cli: Cli, db_path: Path) -> Non
     assert result.exit_code == 0, result.output
     lines = result.stdout.splitlines()
     assert lines[0].startswith("problem  conv-bwd-n4-c3-k32-i14x14")
-    assert lines[1] == "device   host, mode DYNAMIC_HYBRID"
+    assert lines[1] == "device   host, mode HYBRID"
     winner = lines[2].split()[1].rstrip(",")
     assert winner in ("GemmBwdRest", "ConvDirectNaiveConvBwd")
     assert lines[2].endswith("measured now, stored in the perf DB")

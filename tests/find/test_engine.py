@@ -148,19 +148,25 @@ def test_hybrid_also_measures_solvers_that_dynamic_hybrid_left_out(
 ) -> None:
     solvers = [fake_solver("Dynamic"), fake_solver("Static", dynamic=False)]
     session = make_session(solvers, {"Dynamic": Behaviour((1.0,)), "Static": Behaviour((0.4,))})
-    assert outcomes(find(problem, session)) == {"Dynamic": Outcome.WON, "Static": Outcome.NOT_DYNAMIC}
+    assert outcomes(find(problem, session, mode="dynamic_hybrid")) == {
+        "Dynamic": Outcome.WON,
+        "Static": Outcome.NOT_DYNAMIC,
+    }
     report = find(problem, session, mode="hybrid")
     assert outcomes(report) == {"Dynamic": Outcome.LOST, "Static": Outcome.WON}
     assert immediate(problem, session)[0].solver_id == "Static"
     measured = launches(session)
-    again = find(problem, session)  # what was measured once needs no compiling of this mode
+    again = find(problem, session, mode="dynamic_hybrid")  # what was measured once needs no compiling of this mode
     assert outcomes(again) == {"Dynamic": Outcome.LOST, "Static": Outcome.WON} and launches(session) == measured
 
 
 def test_dynamic_hybrid_takes_every_solver_when_it_tunes(make_session: MakeSession, problem: ConvProblem) -> None:
     solvers = [fake_solver("Dynamic"), fake_solver("Static", dynamic=False)]
     session = make_session(solvers, {"Dynamic": Behaviour((1.0,)), "Static": Behaviour((0.4,))})
-    assert outcomes(find(problem, session, tune=True)) == {"Dynamic": Outcome.LOST, "Static": Outcome.WON}
+    assert outcomes(find(problem, session, mode="dynamic_hybrid", tune=True)) == {
+        "Dynamic": Outcome.LOST,
+        "Static": Outcome.WON,
+    }
 
 
 def test_only_what_is_new_is_measured(make_session: MakeSession, problem: ConvProblem) -> None:
