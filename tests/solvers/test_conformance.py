@@ -159,6 +159,8 @@ def test_dynamic_solvers_compile_nothing_for_a_size(solver: AnySolver) -> None:
 
     Resizing has three, for windows of up to 2 and 5 columns and of any width, each for single elements and for packs.
     By strips it has four, each for single elements, for packs of channels and for channels one by one.
+    Data gradients by matrix cores have one by which axis of w is contiguous, copies one by which strides divide by 16;
+    tests/solvers/igemm/test_bwd_v4r1_dynamic.py has more sizes.
     """
     target = known("gfx942")
     binaries: dict[tuple[str, str, str], set[object]] = {}
