@@ -2,6 +2,7 @@
 # make test                       lint, types, layers and tests, with its own set-up
 # make test EXTRAS=torch,triton   the same with the tests that need those packages (CI adds host,cuda)
 # make docs                       write docs/settings.md and docs/cli.md again
+# make site                       the documents as a site, in build/site (needs EXTRAS=docs)
 # make clean                      remove what the above made
 
 PYTHON ?= python3
@@ -29,7 +30,7 @@ demo_dir := $(VENV)/demo
 seed_problem := --batchsize 9500 --in_channels 3 --in_h 14 --in_w 14 --out_channels 1280 --fil_h 14 --fil_w 14 \
   --conv_stride_h 14 --conv_stride_w 14 --forw 2
 
-.PHONY: demo test lint docs clean
+.PHONY: demo test lint docs site clean
 
 demo: $(demo_stamp)
 	@rm -rf $(demo_dir) && mkdir -p $(demo_dir)
@@ -47,6 +48,9 @@ lint: $(test_stamp)
 
 docs: $(demo_stamp)
 	@$(bin)/python docs/generate.py
+
+site: $(test_stamp)
+	@$(bin)/mkdocs build --strict
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -30,6 +30,12 @@ def test_the_readme_example_runs_and_is_about_ten_lines(tmp_path: Path) -> None:
     assert done.stdout.split()[0] == "GemmBwdRest"
 
 
+def test_the_first_page_of_the_docs_runs(tmp_path: Path) -> None:
+    (code,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "index.md").read_text(), re.DOTALL)
+    done = run_python(["-c", code + "assert np.isfinite(y).all() and y.shape == (8, 64, 4, 4)"], tmp_path)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_solver_of_the_docs_is_found_and_right(tmp_path: Path) -> None:
     parts = examples("docs/add-a-solver.md")
     check = """
@@ -67,3 +73,13 @@ def test_the_readme_maps_every_folder() -> None:
     packages = [path.parent.name for path in (ROOT / "hipfind").glob("*/__init__.py")]
     folders = [*packages, "docs", "examples", "benchmarks", "tests"]
     assert [name for name in folders if f"{name}/" not in text] == []
+
+
+def test_the_site_builds_without_warnings(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs", reason="mkdocs is not installed (pip install hipfind[docs])")
+    done = run_python(
+        ["-m", "mkdocs", "build", "--strict", "-q", "-f", str(ROOT / "mkdocs.yml"), "-d", str(tmp_path / "site")],
+        tmp_path,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "site" / "index.html").exists()
