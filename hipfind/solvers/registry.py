@@ -52,6 +52,7 @@ from hipfind.solvers.upsample.gather import UpsampleBwdGather
 from hipfind.solvers.upsample.scatter import UpsampleBwdScatter
 from hipfind.solvers.upsample.separable import UpsampleBwdSeparable
 from hipfind.solvers.upsample.strip import UpsampleBwdStrip
+from hipfind.solvers.upsample.whole import UpsampleBwdWhole
 
 ENTRY_POINT_GROUP = "hipfind.solvers"
 
@@ -88,6 +89,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     ConvTritonIgemmBwdV4R1Dynamic,
     ConvTritonIgemmWrw,
     UpsampleEmptyBatch,
+    UpsampleBwdWhole,
     UpsampleBwdStrip,
     UpsampleBwdBlock,
     UpsampleBwdSeparable,

@@ -21,7 +21,7 @@ from tests.helpers.arrays import make_arrays
 
 Array = npt.NDArray[Any]
 SIZES = {"dx": (2, 8, 16, 12), "dy": (2, 8, 32, 24)}
-EVERY = {"UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "UpsampleBwdGather"}
+EVERY = {"UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "UpsampleBwdGather", "UpsampleBwdWhole"}
 
 
 @pytest.fixture(autouse=True)
@@ -173,7 +173,7 @@ def test_solvers_of_one_operation_refuse_problems_of_another() -> None:
 
 def test_a_workspace_limit_leaves_solvers_without_one() -> None:
     problem = hf.UpsampleProblem.create("bwd", **SIZES)
-    assert [one.workspace_bytes for one in hf.immediate(problem, workspace_limit=0)] == [0, 0]
+    assert [one.workspace_bytes for one in hf.immediate(problem, workspace_limit=0)] == [0, 0, 0]
 
 
 def test_arrays_that_do_not_fit_a_plan_are_refused_by_what_differs() -> None:

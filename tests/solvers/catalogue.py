@@ -84,8 +84,11 @@ RESIZED: tuple[dict[str, Any], ...] = (
     {"dx": (1, 1, 1, 1), "dy": (1, 1, 700, 900)},
     {"dx": (1, 2, 1, 6), "dy": (1, 2, 4, 1), "align_corners": True},
     {"dx": (0, 3, 9, 5), "dy": (0, 3, 18, 10)},
+    {"dx": (1, 8, 4, 6), "dy": (1, 8, 2, 3)},
+    {"dx": (1, 8, 3, 4), "dy": (1, 8, 6, 8)},
+    {"dx": (1, 8, 3, 2), "dy": (1, 8, 48, 32)},
 )
-RESIZED_IN = {"fp32": RESIZED, "bf16": RESIZED[1:2], "fp16": RESIZED[1:2], "fp64": RESIZED[1:2]}
+RESIZED_IN = {"fp32": RESIZED, "bf16": RESIZED[1:2] + RESIZED[-2:], "fp16": RESIZED[1:2], "fp64": RESIZED[1:2]}
 """By dtype: kernels are the same for all but for the type, and each one costs a compilation for every kind of GPU."""
 
 

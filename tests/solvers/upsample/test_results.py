@@ -25,6 +25,8 @@ EVERY = {"UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "Upsa
 GPU = known("sm_90")
 GPU_ONLY = {"UpsampleBwdStrip"}
 """Their threads keep values from one phase of a group to the next; the host runs a group's threads phase by phase."""
+WHOLE = {"UpsampleBwdWhole"}
+"""For a few scales only."""
 
 SUITE: dict[str, dict[str, Any]] = {
     "x2": {"dx": (2, 8, 16, 16), "dy": (2, 8, 32, 32)},
@@ -69,7 +71,7 @@ def test_packed_problems_have_every_solver(problem: UpsampleProblem, device: Dev
     """All but the scatter where a GPU has to be deterministic: its atomic additions have no fixed order."""
     for target in (device.target, GPU):
         missing = {"UpsampleBwdScatter"} if problem.deterministic and not target.is_host else set()
-        assert set(check_all(device, that_run_on(device), problem, target=target)) == every(device) - missing
+        assert set(check_all(device, that_run_on(device), problem, target=target)) - WHOLE == every(device) - missing
 
 
 CASES = [(name, dtype) for name in SUITE for dtype in ("fp32", "bf16")] + [("x2", "fp16"), ("x2", "fp64")]
@@ -80,7 +82,8 @@ CASES = [(name, dtype) for name in SUITE for dtype in ("fp32", "bf16")] + [("x2"
 def test_the_suite(name: str, dtype: str, layout: str, device: Device) -> None:
     problem = UpsampleProblem.create("bwd", dtype=dtype, layout=layout, **SUITE[name])
     for target in (device.target, GPU):
-        assert set(check_all(device, that_run_on(device), problem, target=target)) == every(device)
+        whole = set() if problem.align_corners else WHOLE
+        assert set(check_all(device, that_run_on(device), problem, target=target)) == every(device) | whole
 
 
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
@@ -116,7 +119,7 @@ def test_the_gather_equals_the_scatter(dtype: str, align_corners: bool, scale: f
     expected = problem.reference(arrays)
     applicable = [solver for solver in SOLVERS if solver.IsApplicable(device.target, problem)]
     # scatter adds in no fixed order on GPUs; strip is there only
-    assert len(applicable) == 4
+    assert len(applicable) == (5 if scale == 2.0 and not align_corners else 4)
     for solver in applicable:
         outs = [solve(device, solver, problem, arrays) for _ in range(2)]
         assert np.array_equal(*outs), solver.SolverDbId()
@@ -193,6 +196,46 @@ def test_the_best_solver_agrees_with_torch(problem: UpsampleProblem, seed: int, 
     # torch's fp32 coordinates, below 2^5 here, are off by some 2^-18, and so are its weights
     bound = 2.0**-17 * problem.reduction_length * max(float(np.abs(gradient).max()), 1.0)
     assert np.abs(out - theirs).max() <= bound
+
+
+SCALES = (0.5, 2, 3, 4, 8, 16, 32)
+
+
+@settings(made_up, max_examples=60)
+@given(
+    scale=st.sampled_from(SCALES),
+    size=st.tuples(st.integers(1, 3), st.sampled_from((1, 3, 8, 16)), st.integers(1, 20), st.integers(1, 9)),
+    layout=st.sampled_from(("NCHW", "NHWC")),
+    gap=st.sampled_from((0, 1, 8)),
+    seed=st.integers(0, 2**16),
+    value=st.sampled_from((0.0, np.nan, np.inf)),
+    for_gpu=st.booleans(),
+)
+def test_whole_scales(
+    scale: float, size: Any, layout: str, gap: int, seed: int, value: float, for_gpu: bool, device: Device
+) -> None:
+    """Borders, strips in both directions, rows that are not aligned, what is not finite: one binary for each scale."""
+    n, c, height, width = size
+    height, width = (max(extent // 3, 1) for extent in (height, width)) if scale > 4 else (height, width)
+    if scale < 1:
+        height, width = 2 * height, 2 * width
+    out_h, out_w = int(height * scale), int(width * scale)
+    row, image = (out_w + gap, c * out_h * (out_w + gap)) if layout == "NCHW" else (c * out_w + gap, 0)
+    strides = (image, out_h * row, row, 1) if layout == "NCHW" else (out_h * row, 1, row, c)
+    problem = UpsampleProblem.create(
+        "bwd", (n, c, height, width), (n, c, out_h, out_w), layout=layout, dy_strides=strides
+    )
+    arrays = make_arrays(problem, seed)
+    if value != 0.0:
+        arrays["dy"][np.unravel_index(seed % problem.dy.elements, problem.dy.lengths)] = value
+    expected, target = problem.reference(arrays), GPU if for_gpu else device.target
+    solver = default_registry().get("UpsampleBwdWhole")
+    assert solver.IsApplicable(target, problem)
+    out = solve(device, solver, problem, arrays, target=target)
+    finite = np.isfinite(expected)
+    assert np.array_equal(np.isfinite(out), finite)
+    bound = 2.0**-20 * problem.reduction_length * float(np.abs(arrays["dy"][np.isfinite(arrays["dy"])]).max(initial=1))
+    assert np.abs(out[finite] - expected[finite]).max(initial=0) <= bound
 
 
 @pytest.mark.parametrize(

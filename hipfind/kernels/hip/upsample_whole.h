@@ -1,0 +1,114 @@
+// The gradient of bilinear 2D resizing to a whole number S of outputs for each pixel of an axis, without align_corners.
+// Then all pixels have the same window: 2 S outputs (one fewer where S is odd) from S / 2 before the pixel's own S on,
+// with weights that rise and fall by 1 / S. Weights are compile-time constants, and no tables are needed.
+//
+// At the borders sources are limited to the first and last pixel. That is the same as dy going on beyond its border as
+// its own mirror image: an output and its mirror image have weights that add up to 1.
+//
+// An item goes over the rows of dy that a strip of pixels looks at. It sums each row over columns (or channels of
+// columns) for COLUMNS pixels, and adds that to the two pixel rows that the row belongs to. Every second strip goes up,
+// so that neighbours read the rows that both look at at the same time.
+#pragma once
+#include "upsample.h"
+
+#if defined(HF_HOST)
+#define HF_UNROLL
+#define HF_ROLLED
+#else
+#define HF_UNROLL _Pragma("unroll")
+#define HF_ROLLED _Pragma("unroll 1")  // several rounds at once take too many registers
+#endif
+
+HF_DEVICE constexpr int window_of(int scale) { return 2 * scale - scale % 2; }
+HF_DEVICE acc_t weight_of(int scale, int output) {
+    const int mirrored = window_of(scale) - 1 - output, rank = output < mirrored ? output : mirrored;
+    return acc_t(2 * rank + 1 + scale % 2) / acc_t(2 * scale);
+}
+
+struct WholeParams {
+    int64 height, width;  // of dx
+    Steps dy, dx;
+    int64 planes_per_image, packs;  // packs of neighbouring channels in a pixel
+    int64 rows, strips;             // pixel rows of a strip
+    int64 wide_dy, wide_dx;         // whether what is read and written at once is aligned where the tensors are
+};
+
+// What an item works on; `dy` and `dx` begin at its first column's row 0.
+struct Part {
+    const elem_t* dy;
+    elem_t* dx;
+    int top, bottom;  // pixel rows
+    int out;          // rows of dy
+    int first_row;    // of dy that it looks at; there may be none, see above
+    bool is_upwards, is_first, is_last;  // the way; whether there are no pixels before, behind its columns
+};
+HF_DEVICE Part part_of(const WholeParams& p, const elem_t* dy, elem_t* dx, int64 item) {
+    const int64 groups = quotient(p.width, COLUMNS);
+    int64 rest = quotient(item, p.packs);
+    const int64 channel = (item - rest * p.packs) * PACK;
+    int64 next = quotient(rest, groups);
+    const int64 group = rest - next * groups, plane = quotient(next, p.strips), strip = next - plane * p.strips;
+    Part part;
+    part.dy = dy + plane_offset(p.dy, plane, p.planes_per_image) + group * (COLUMNS * SW) * p.dy.pixel + channel;
+    part.dx = dx + plane_offset(p.dx, plane, p.planes_per_image) + group * COLUMNS * p.dx.pixel + channel;
+    part.top = int(strip * p.rows);
+    part.bottom = int(least(part.top + p.rows, p.height));
+    part.out = int(p.height) * SH;
+    part.is_upwards = strip % 2 != 0;
+    part.first_row = part.is_upwards ? SH * part.bottom + SH / 2 - 1 : SH * part.top - SH / 2;
+    part.is_first = group == 0;
+    part.is_last = group == groups - 1;
+    return part;
+}
+
+// Where the row of dy begins that is the `index`th of a strip. Rows are nearer to each other than 2^31 elements.
+HF_DEVICE int larger(int a, int b) { return a > b ? a : b; }
+HF_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
+HF_DEVICE const elem_t* row_of(const Part& part, int index, int step) {
+    const int row = part.first_row + (part.is_upwards ? -index : index);
+    return part.dy + int64(smaller(larger(row, -1 - row), 2 * part.out - 1 - row)) * step;
+}
+
+constexpr int SUMS = COLUMNS * PACK;
+HF_DEVICE void clear(acc_t (&sums)[SUMS]) {
+    HF_UNROLL for (int e = 0; e < SUMS; ++e) sums[e] = 0;
+}
+HF_DEVICE void add(acc_t (&to)[SUMS], const acc_t (&sums)[SUMS], acc_t weight) {
+    HF_UNROLL for (int e = 0; e < SUMS; ++e) to[e] += weight * sums[e];
+}
+
+template <bool WIDE>
+struct Wide {
+    static constexpr bool value = WIDE;
+};
+
+// Goes down or up a strip. The kernel's own are `Reader`, which says where columns lie, sum_rows(sums, reader, rows,
+// wide), which sums ROWS rows of dy over columns, and put_row(reader, to, total, pixel step, wide).
+template <typename Reader, typename W>
+HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, W wide_dy, bool wide_dx) {
+    acc_t total[SUMS], next[SUMS];  // of the pixel rows behind and ahead of the rows that are read
+    clear(total);
+    clear(next);
+    const int periods = part.bottom - part.top + 1;
+    for (int period = 0; period < periods; ++period) {
+        HF_ROLLED for (int row = 0; row < SH; row += ROWS) {
+            const elem_t* rows[ROWS];
+            HF_UNROLL for (int r = 0; r < ROWS; ++r) rows[r] = row_of(part, period * SH + row + r, int(p.dy.row));
+            acc_t sums[ROWS][SUMS];
+            HF_UNROLL for (int r = 0; r < ROWS; ++r) clear(sums[r]);
+            sum_rows(sums, reader, rows, wide_dy);
+            HF_UNROLL for (int r = 0; r < ROWS; ++r) {
+                const acc_t weight = acc_t(2 * (row + r) + 1 + SH % 2) * (acc_t(1) / acc_t(2 * SH));
+                add(next, sums[r], weight);
+                // What has no weight is not looked at: it may be NaN.
+                if (SH % 2 == 0 || row + r < SH - 1) add(total, sums[r], 1 - weight);
+            }
+        }
+        if (period > 0) {
+            const int pixel_row = part.is_upwards ? part.bottom - period : part.top + period - 1;
+            put_row(reader, part.dx + pixel_row * p.dx.row, total, p.dx.pixel, wide_dx);
+        }
+        HF_UNROLL for (int e = 0; e < SUMS; ++e) total[e] = next[e];
+        clear(next);
+    }
+}

@@ -1,0 +1,167 @@
+"""UpsampleBwdWhole: scales that are one of a few whole numbers, or 1/2, with weights as constants of the kernel.
+
+Where an axis has S outputs for each pixel, all windows are alike. A thread keeps sums of a few pixels of two rows in
+registers and goes over the rows of dy that a strip looks at; it needs no tables, no shared memory and few instructions
+for each element, so that memory is the limit. Halves are a copy. Without align_corners only.
+
+Source: the separable form of the adjoint, with the border as a mirror.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from hipfind.invokers.solution import Solution
+from hipfind.invokers.steps import KernelStep, Operand
+from hipfind.kernels.spec import KernelSpec
+from hipfind.problem.dtypes import DType
+from hipfind.problem.upsample import Axis, UpsampleProblem
+from hipfind.solvers.base import Solver
+from hipfind.solvers.reasons import Applicability, Reason, no
+from hipfind.solvers.upsample import rules
+from hipfind.solvers.upsample.coordinates import coordinates
+from hipfind.solvers.upsample.planes import Planes, has_neighbouring_channels, has_neighbouring_columns, planes_of
+from hipfind.target import Target
+
+_SCALES = (2, 3, 4, 8, 16, 32)
+_LINE_BYTES = 16
+_THREADS_PER_UNIT = 1536
+_ROWS = (16, 8, 4)
+"""Pixel rows of a strip, in order of preference; one more is read than there are."""
+_MOST_STEP = 2**31 - 1
+_FEW_CHANNELS = 4
+"""That a thread takes of wide windows on RDNA, whose compiler reads all of them first, into too many registers else."""
+_REGISTERS = (("HF_BLOCKS", "2"),)
+"""More of them for a thread, where it keeps more than usual."""
+
+
+class UpsampleBwdWhole(Solver[UpsampleProblem]):
+    """Rows of pixels or channels that are neighbours in memory; any strides between rows, planes and images."""
+
+    __slots__ = ()
+
+    solver_id = "UpsampleBwdWhole"
+    algorithm = "Direct"
+    operation = "upsample"
+
+    def IsApplicable(self, target: Target, problem: UpsampleProblem) -> Applicability:
+        answer = rules.common(target, problem)
+        if not answer:
+            return answer
+        if not _is_half(problem) and _scale(problem) == 0:
+            h, w = (f"{axis.size} to {axis.out}" for axis in problem.axes)
+            return no(Reason.SPECIALIZED, f"only for scales of 1/2, {_SCALES} on both axes: {h} and {w}")
+        if not (has_neighbouring_columns(problem) or has_neighbouring_channels(problem)):
+            return rules.no_neighbours(problem)
+        if problem.dy.strides[2] > _MOST_STEP:
+            return no(Reason.TOO_LARGE, f"rows of dy are {problem.dy.strides[2]} elements apart")
+        return rules.feasible(target, self.GetSolution(target, problem))
+
+    def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:
+        step = _half_step(target, problem) if _is_half(problem) else _whole_step(target, problem)
+        return self.solution(target, problem, (step,))
+
+
+def _is_half(problem: UpsampleProblem) -> bool:
+    return all(_is_scaled(axis, axis.out, 2 * axis.out) for axis in problem.axes)
+
+
+def _scale(problem: UpsampleProblem) -> int:
+    """Outputs for each pixel of both axes, 0 where there is no such number with a kernel."""
+    scale = problem.axes[0].out // problem.axes[0].size
+    is_whole = all(_is_scaled(axis, axis.size * scale, axis.size) for axis in problem.axes)
+    return scale if is_whole and scale in _SCALES else 0
+
+
+def _is_scaled(axis: Axis, out: int, size: int) -> bool:
+    """The axis goes from ``size`` to ``out``, with the coordinates that follow from these sizes."""
+    plain = Axis(size, out, None, align_corners=False)
+    return (axis.size, axis.out) == (size, out) and coordinates(axis) == coordinates(plain)
+
+
+class _Form(NamedTuple):
+    """How threads see the tensors: channels or columns that are neighbours, ``line`` of them at once."""
+
+    planes: Planes
+    is_last: bool
+    line: int
+
+
+def _form(problem: UpsampleProblem) -> _Form:
+    line = _LINE_BYTES // problem.dtype.itemsize
+    if has_neighbouring_channels(problem) and not has_neighbouring_columns(problem):
+        return _Form(planes_of(problem, problem.c), True, rules.pack_of(problem.c, line))
+    return _Form(planes_of(problem), False, line)
+
+
+def _whole_step(target: Target, problem: UpsampleProblem) -> KernelStep:
+    planes, is_last, line = _form(problem)
+    scale, (height, width) = _scale(problem), problem.dx.lengths[2:]
+    defines = [("ELEM", problem.dtype.value), ("SH", str(scale)), ("SW", str(scale))]
+    if is_last:
+        if target.vendor == "amd" and target.wave_size == 32 and scale >= 16:
+            line = min(line, _FEW_CHANNELS)
+        columns = rules.pack_of(width, 2 if line > 1 and scale < 8 else 4 if line == 1 and scale <= 8 else 1)
+        packs, source, rows_at_once = problem.c // line, "upsample_whole_last", 1
+        defines.append(("PACK", str(line)))
+        wide_dx = planes.dx.are_multiples(line)
+    else:
+        columns = rules.pack_of(width, max(line // scale, 1))
+        packs, source, rows_at_once = 1, "upsample_whole_first", 1 if scale % 2 else 2
+        line = _power_of_two(scale * columns, line)
+        defines += [("LINE", str(line)), ("SIDE", str(_power_of_two(scale // 2, line)))]
+        wide_dx = planes.dx.pixel == 1 and planes.dx._replace(pixel=0).are_multiples(columns)
+    defines += [("COLUMNS", str(columns)), ("ROWS", str(rows_at_once))]
+    if scale >= 16 or problem.dtype is DType.FP64 or (is_last and columns * line >= 16):
+        defines += _REGISTERS
+    wide_dy = (planes.dy if is_last else planes.dy._replace(pixel=0)).are_multiples(line)
+    items = planes.total * (width // columns) * packs
+    rows = _strip(target, height, items)
+    strips = -(-height // rows)
+    return KernelStep(
+        KernelSpec(f"{source}.hip", source, tuple(defines)),
+        (Operand("dy"), Operand("dx")),
+        (
+            height, width, *planes.dy, *planes.dx, planes.per_image, packs, rows, strips, int(wide_dy), int(wide_dx)
+        ),
+        items=items * strips,
+        flops=4 * problem.dy.elements,
+        bytes=int(problem.dy.nbytes * (1 + 1 / rows)) + problem.dx.nbytes,
+        efficiency=0.025 if target.is_host else 0.2,
+    )  # fmt: skip
+
+
+def _half_step(target: Target, problem: UpsampleProblem) -> KernelStep:
+    planes, is_last, line = _form(problem)
+    height, width = problem.dy.lengths[2:]
+    if is_last:
+        out_line, packs, lines = line, problem.c // line, width * problem.c // line
+        wide_dy, wide_dx = planes.dy.are_multiples(line), planes.dx.are_multiples(line)
+    else:
+        is_packed = planes.dx.pixel == 1
+        line = rules.pack_of(width, line // 2) if is_packed else 1
+        out_line, packs, lines = 2 * line if is_packed else 1, 1, width // line
+        wide_dy = planes.dy._replace(pixel=0).are_multiples(line)
+        wide_dx = planes.dx._replace(pixel=0).are_multiples(out_line)
+    defines = (("ELEM", problem.dtype.value), ("LINE", str(line)), ("OUT_LINE", str(out_line)))
+    items = planes.total * height * lines
+    return KernelStep(
+        KernelSpec("upsample_half.hip", "upsample_half", defines),
+        (Operand("dy"), Operand("dx")),
+        (height, lines, *planes.dy, *planes.dx, planes.per_image, packs, int(wide_dy), int(wide_dx)),
+        items=items,
+        flops=problem.dy.elements,
+        bytes=problem.min_bytes,
+        efficiency=0.025 if target.is_host else 0.2,
+    )
+
+
+def _power_of_two(number: int, most: int) -> int:
+    """The largest one up to ``most`` that divides a number; 1 for 0."""
+    return min(number & -number, most) if number else 1
+
+
+def _strip(target: Target, height: int, items: int) -> int:
+    """Pixel rows of a strip, with which there are threads enough for all of the device."""
+    wanted = target.compute_units * (1 if target.is_host else _THREADS_PER_UNIT)
+    return next((rows for rows in _ROWS if items * -(-height // rows) >= wanted), _ROWS[-1])
