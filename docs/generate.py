@@ -52,7 +52,8 @@ def cli_page() -> str:
         "",
         "`hipfind COMMAND [OPTIONS]`, or `python -m hipfind COMMAND [OPTIONS]`. Every command has `--json`. Tables and",
         "progress bars are drawn for terminals; piped output is plain text, one line a row. Exit codes: 0 it worked,",
-        "1 it failed, 2 wrong use (nothing was run or stored), 130 interrupted. Errors go to stderr.",
+        "1 it failed, 2 wrong use (nothing was run or stored), 3 a computed result is wrong (`conv`), 130 interrupted.",
+        "Errors go to stderr, and so does the log (`HIPFIND_LOG_LEVEL`).",
     ]
     for path, command in _commands("hipfind", main):
         options = [option for option in command.params if not getattr(option, "hidden", False)]

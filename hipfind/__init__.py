@@ -8,6 +8,7 @@ Public names are loaded at first use, so that ``import hipfind`` costs nothing t
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any
 
 import hipfind.find as _find_package
@@ -16,6 +17,8 @@ from hipfind.version import VERSION
 # Importing a subpackage binds its name here, once. Having happened, it cannot hide the function of the same name later.
 del _find_package
 globals().pop("find", None)
+
+logging.getLogger("hipfind").addHandler(logging.NullHandler())  # silent until the program asks for the log
 
 if TYPE_CHECKING:
     from hipfind.find.api import devices, explain, find, immediate, plan

@@ -88,6 +88,18 @@ class CompilerNotFoundError(CompileError):
     """There is no compiler for this device's kernels."""
 
 
+class DataFileError(HipfindError):
+    """A file of tensor data could not be read or written, or does not have the tensor's size."""
+
+
+class NumericsError(HipfindError, ArithmeticError):
+    """A tensor holds NaN or Inf, and HIPFIND_CHECK_NUMERICS asks for an error."""
+
+
+class NumericsWarning(UserWarning):
+    """A tensor holds NaN or Inf, and HIPFIND_CHECK_NUMERICS asks for a warning."""
+
+
 class PerfDbError(HipfindError):
     """The perf DB could not be opened, read, or written. Find and immediate mode warn about it and go on."""
 

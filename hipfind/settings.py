@@ -221,9 +221,9 @@ class Settings:
         "HIPFIND_CHECK_NUMERICS",
         0,
         _parse_numerics,
-        "Look at every tensor after each run of a plan, by MIOpen's bits or their names joined by +: 1 (info) log NaN and "
-        "Inf counts, min, max and mean, 2 (warn) warn about NaN and Inf, 4 (raise) raise NumericsError for them; 16 (stats) "
-        "is taken and adds nothing. Slow. 0: off. In force for plans that are made while it is.",
+        "Look at every tensor after each run of a plan, by MIOpen's bits or their names joined by +: 1 (info) log NaN "
+        "and Inf counts, min, max and mean, 2 (warn) warn about NaN and Inf, 4 (raise) raise NumericsError for them; "
+        "16 (stats) is taken and adds nothing. Slow. 0: off. In force for plans that are made while it is.",
     )
 
 

@@ -79,7 +79,7 @@ def _check(info: DeviceInfo) -> _Checked:
             choice = api.plan(problem, device=info.name).choice
             prepared = Prepared(problem, choice, session_for(info.name))
         prepared.run()
-        return _Checked(info, choice.solver_id, prepared.verdict())
+        return _Checked(info, choice.solver_id, prepared.verdict(prepared.read_output(), prepared.reference("")))
     except HipfindError as error:
         return _Checked(info, reason=str(error))
 

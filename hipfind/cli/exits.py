@@ -1,6 +1,7 @@
 """What every failure of the command line looks like: one message on stderr and an exit code, never a traceback.
 
-Exit codes: 0 it worked; 1 it was understood and failed; 2 wrong use (nothing was run or stored); 130 interrupted.
+Exit codes: 0 it worked; 1 it was understood and failed; 2 wrong use (nothing was run or stored); 3 a computed result is
+wrong (``hipfind conv``); 130 interrupted.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from typing import Any
 
 import click
 
+from hipfind.cli.log import log_to_stderr
 from hipfind.errors import HipfindError, ProblemError, SettingError, UnknownSolverError
 
 FAILED = 1
 WRONG_USE = 2
+WRONG_RESULT = 3
 INTERRUPTED = 130
 
 _WRONG_USE_ERRORS = (ProblemError, SettingError, UnknownSolverError)
@@ -46,7 +49,8 @@ class RootGroup(click.Group):
 def _exit_code(run: Callable[[], Any]) -> int:
     """Run a command; an error with a name becomes a message and its exit code."""
     try:
-        code = run()
+        with log_to_stderr():
+            code = run()
         sys.stdout.flush()
     except click.UsageError as error:
         complain(_with_help(error))

@@ -23,7 +23,8 @@ from hipfind.version import VERSION
 def main(context: click.Context) -> None:
     """Find the fastest solver of a convolution, run it, and look the answer up again.
 
-    Problems are named by MIOpenDriver's flags. Exit codes: 0 it worked, 1 it failed, 2 wrong use, 130 interrupted.
+    Problems are named by MIOpenDriver's flags. Exit codes: 0 it worked, 1 it failed, 2 wrong use, 3 a wrong
+    result (conv), 130 interrupted.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

@@ -8,6 +8,7 @@ from hipfind.device.base import Device
 from hipfind.device.devices import DeviceInfo, list_devices
 from hipfind.find import engine, reference
 from hipfind.find import immediate as immediate_mode
+from hipfind.find.calls import log_command, log_decision
 from hipfind.find.plan import Plan, make_plan
 from hipfind.find.report import Choice, Explanation, FindReport, OnProgress
 from hipfind.find.session import session_for
@@ -37,6 +38,7 @@ def find(
     measured in place of the known ones; all is measured as mode "normal" does, and nothing is stored. One that its
     solver refuses is reported with the rule that it breaks, and the solver runs with its default.
     """
+    log_command("Find", problem)
     return engine.find(
         problem,
         session_for(device),
@@ -51,7 +53,11 @@ def find(
 
 def immediate(problem: Problem, workspace_limit: int | None = None, device: DeviceLike = None) -> list[Choice]:
     """Ranked solutions without running anything: from the perf DB, else by expected time."""
-    return list(immediate_mode.immediate(problem, session_for(device), workspace_limit))
+    log_command("Immediate", problem, "0")
+    session = session_for(device)
+    choices = list(immediate_mode.immediate(problem, session, workspace_limit))
+    log_decision("immediate", problem, session.device.name, choices[0] if choices else None)
+    return choices
 
 
 def plan(
@@ -66,7 +72,9 @@ def plan(
     Without ``mode`` immediate mode chooses and nothing is measured; with one, a Find of that mode chooses. ``solver``
     forces a solver by id.
     """
-    return make_plan(problem, session_for(device), mode=mode, solver=solver, workspace_limit=workspace_limit)
+    plan = make_plan(problem, session_for(device), mode=mode, solver=solver, workspace_limit=workspace_limit)
+    log_command("Plan", problem, plan.solver_id)
+    return plan
 
 
 def explain(problem: Problem, device: DeviceLike = None) -> list[Explanation]:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from hipfind import settings
 from hipfind.errors import ConfigError
 from hipfind.find import reference
+from hipfind.find.calls import log_decision
 from hipfind.find.candidates import Standing, sort_candidates, without_compiling
 from hipfind.find.configs import solution_of
 from hipfind.find.immediate import answer
@@ -55,7 +56,7 @@ def find(
             problem.canonical(), session, chosen, workspace_limit, enforce.tuning(tune), on_progress, configs or {}
         )
     report = dataclasses.replace(report, problem=problem)
-    _log_report(report)
+    log_decision("find", problem, report.device, report.best, report.source)
     return report
 
 
@@ -275,16 +276,4 @@ def _results(candidates: Sequence[Candidate], source: Source) -> tuple[Choice, .
     usable.sort(key=lambda one: (one.outcome is not Outcome.WON, one.time_ms))
     return tuple(
         Choice(one.solver_id, one.time_ms or 0.0, one.workspace_bytes, one.source, one.config) for one in usable
-    )
-
-
-def _log_report(report: FindReport) -> None:
-    best = report.best
-    _log.info(
-        "problem=%s device=%s solver=%s time_ms=%s source=%s",
-        report.problem.key(),
-        report.device,
-        best.solver_id if best else "none",
-        f"{best.time_ms:.6g}" if best else "-",
-        report.source.value,
     )

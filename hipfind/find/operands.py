@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 
@@ -16,9 +18,14 @@ POISON = 0xFF
 
 
 class Operands:
-    """Device memory for every role of one problem, and the same data as host arrays in logical shape."""
+    """Device memory for every role of one problem, and the same data as host arrays in logical shape.
 
-    def __init__(self, problem: Problem, device: Device, seed: int = 0) -> None:
+    ``allocate``: where the memory comes from, the device itself with None.
+    """
+
+    def __init__(
+        self, problem: Problem, device: Device, seed: int = 0, allocate: Callable[[int], Memory] | None = None
+    ) -> None:
         self.problem = problem
         self.device = device
         self.host: dict[str, npt.NDArray[np.generic]] = {}
@@ -32,10 +39,14 @@ class Operands:
             # repeated as plain integers: numpy handles its own types many times faster than bf16
             repeated = np.resize(rolled.view(f"u{rolled.itemsize}"), max(span_elements(descriptor), 1))
             values = repeated.view(rolled.dtype)
-            self._memory[role] = device.allocate(values.nbytes)
-            device.copy_in(self._memory[role].address, values)
-            self._packed[role] = values
-            self.host[role] = logical_view(values, descriptor)
+            self._memory[role] = (allocate or device.allocate)(values.nbytes)
+            self.load(role, values)
+
+    def load(self, role: str, values: npt.NDArray[np.generic]) -> None:
+        """Give a tensor its data: a flat array in memory order, of ``span_elements`` elements (1 where it has none)."""
+        self.device.copy_in(self._memory[role].address, values)
+        self._packed[role] = values
+        self.host[role] = logical_view(values, self.problem.tensor(role))
 
     def addresses(self, workspace: Memory | None) -> list[int]:
         """Addresses in role order, the workspace's last (0 without one)."""

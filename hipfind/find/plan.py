@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 from typing import Any
 
+from hipfind import settings
 from hipfind.device.arrays import ArraySlot, array_ref, current_stream
 from hipfind.device.gpu_arrays import is_outside_streams, stream_handle
 from hipfind.errors import (
@@ -16,9 +17,11 @@ from hipfind.errors import (
     NotApplicableError,
     WorkspaceError,
 )
+from hipfind.find.calls import log_decision
 from hipfind.find.configs import solution_or_default
 from hipfind.find.engine import find
 from hipfind.find.immediate import answer
+from hipfind.find.numerics import watched
 from hipfind.find.report import Choice, Source
 from hipfind.find.session import Session
 from hipfind.invokers.invoker import Invoker, build
@@ -150,8 +153,9 @@ def make_plan(
     NoSolutionError, NotApplicableError, UnknownSolverError.
     """
     failures: list[str] = []
+    current = settings.current()
     for choice in _choices(problem, session, mode, solver, workspace_limit):
-        key = (problem, choice)
+        key = (problem, choice, current.log_cmd, current.check_numerics)
         plan: Plan | None = session.plans.get(key)
         if plan is None:
             try:
@@ -186,16 +190,24 @@ def _choices(
 
 
 def _build(problem: Problem, session: Session, choice: Choice) -> Plan:
+    invoker = build_choice(problem, session, choice)
+    log_decision("plan", problem, session.device.name, choice)
+    return Plan(problem, session, choice, watched(invoker, problem, session.device))
+
+
+def build_choice(problem: Problem, session: Session, choice: Choice) -> Invoker:
+    """The invoker of a choice for the canonical problem: with the choice's config, else with the solver's default.
+
+    Raises CompileError, DeviceError.
+    """
     canonical = problem.canonical()
     solver, target = session.registry.get(choice.solver_id), session.device.target
     solution = solution_or_default(session, canonical, choice.solver_id, choice.config)
     try:
-        invoker = build(solution, session.device, canonical.roles)
+        return build(solution, session.device, canonical.roles)
     except DeviceError as error:
         default = solver.GetSolution(target, canonical)
         if solution == default:
             raise
         _log.warning("%s with %s is not possible, its default is used: %s", solver.SolverDbId(), solution.config, error)
-        invoker = build(default, session.device, canonical.roles)
-    _log.info("plan problem=%s solver=%s source=%s", problem.key(), choice.solver_id, choice.source.value)
-    return Plan(problem, session, choice, invoker)
+        return build(default, session.device, canonical.roles)

@@ -125,6 +125,26 @@ class DriverCommand:
         return self._int("init_output_nan") != 0
 
     @property
+    def verification_cache(self) -> str:
+        """Folder that keeps reference results; "" for none."""
+        return self._text("verification_cache")
+
+    @property
+    def buffer_check(self) -> int:
+        """0: none; 1, 2: look for writes before the start, after the end of the buffers."""
+        return self._int("gpubuffer_check")
+
+    @property
+    def tuning_policy(self) -> int:
+        """0: the setting's; 1 to 5: what Find does about perf configs, by MIOpen's numbers."""
+        return self._int("tuning_policy")
+
+    @property
+    def use_graph(self) -> bool:
+        """Replay the run as a recorded graph."""
+        return self._int("use_hip_graph") != 0
+
+    @property
     def solution(self) -> int | str | None:
         """None: Find; 0: the fastest in immediate mode; else the solver's numeric id or its name."""
         text = self._text("solution")

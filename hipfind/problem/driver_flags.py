@@ -109,21 +109,29 @@ _PROBLEM = (
 _RUN = (
     Flag("iter", "i", 10, "timed iterations", least=1),
     Flag("verify", "V", 1, "1: compare with a reference"),
-    Flag("verification_cache", "C", "", "folder that keeps reference results"),
+    Flag("verification_cache", "C", "", "folder that keeps reference results from run to run"),
     Flag("time", "t", 0, "1: print the device time"),
-    Flag("wall", "w", 0, "1: print the wall-clock time too; 2: warm up before it", choices=(0, 1, 2)),
+    Flag(
+        "wall", "w", 0, "1: print the wall-clock time too; 2: the same, since all runs are warmed up", choices=(0, 1, 2)
+    ),
     Flag("search", "s", 0, "1: tune tunable solvers"),
     Flag("printconv", "P", 1, "1: print the problem"),
-    Flag("dump_output", "o", 0, "1: write the results to files"),
-    Flag("in_data", "d", "", "file with x"),
-    Flag("weights", "e", "", "file with w"),
-    Flag("dout_data", "D", "", "file with dy"),
+    Flag("dump_output", "o", 0, "1: write the tensors to dump_*.bin here"),
+    Flag("in_data", "d", "", "file with x, plain elements in memory order"),
+    Flag("weights", "e", "", "file with w, plain elements in memory order"),
+    Flag("dout_data", "D", "", "file with dy, plain elements in memory order"),
     Flag("solution", "S", "-1", "-1: Find; 0: fastest in immediate mode; else the solver's id or name"),
     Flag("gpualloc", "G", 0, "1: make the inputs on the device"),
-    Flag("gpubuffer_check", "~", 0, "1, 2: look for accesses before, after the buffers", choices=(0, 1, 2)),
-    Flag("init_output_nan", "N", 0, "1: fill the outputs with NaN before the run"),
-    Flag("tuning_policy", "&", 0, "the handle's tuning policy"),
-    Flag("use_hip_graph", "J", 0, "1: replay the run as a graph"),
+    Flag("gpubuffer_check", "~", 0, "1, 2: look for writes before, after the buffers", choices=(0, 1, 2)),
+    Flag("init_output_nan", "N", 0, "1: fill the outputs with NaN before the run, which is always done"),
+    Flag(
+        "tuning_policy",
+        "&",
+        0,
+        "what Find does about perf configs, by MIOpen's numbers 1 to 5; 0: as HIPFIND_FIND_ENFORCE says",
+        choices=tuple(range(6)),
+    ),
+    Flag("use_hip_graph", "J", 0, "1: replay the run as a recorded graph (GPUs)"),
 )
 
 FLAGS: tuple[Flag, ...] = _PROBLEM + _RUN

@@ -46,11 +46,15 @@ def loaded(cli: Cli, *arguments: str) -> list[dict[str, Any]]:
 def test_a_logged_line_runs(cli: Cli, line: str) -> None:
     result = cli(*as_hipfind(line))
     assert result.exit_code == 0, result.output
-    printed, algorithm, time, names, numbers, verified = result.stdout.splitlines()
+    printed, algorithm, time, iterations, names, numbers, verified = result.stdout.splitlines()
     assert ConvProblem.from_driver_command(printed) == ConvProblem.from_driver_command(line)
     title = "Backward Weights" if line == LOGGED else "Backward Data"
-    assert re.fullmatch(rf"hipfind {title} Conv\. Algorithm: \w+, Solution: \w+ \(measured now\)", algorithm)
+    assert re.fullmatch(
+        rf"hipfind {title} Conv\. Algorithm: \w+, Solution: \w+(, Config: \S+)? \(measured now\)", algorithm
+    )
     assert re.fullmatch(rf"GPU Kernel Time {title} Conv\. Elapsed: \d+\.\d{{6}} ms \(average\)", time)
+    least, median, mean, most, gflops, gbytes = map(float, re.findall(r"(?<= )[\d.e+-]+(?=[, ])", iterations)[1:])
+    assert least <= median <= most and least <= mean <= most
     shape = title.rpartition(" ")[2]
     assert re.fullmatch(rf"Backward Convolution {shape} Verifies OK on CPU reference \(\S+ < \S+\)", verified)
     stats = dict(zip(names.split(", "), numbers.split(", "), strict=True))
@@ -62,6 +66,8 @@ def test_a_logged_line_runs(cli: Cli, line: str) -> None:
         "bytesRead": sum(problem.tensor(role).nbytes for role in problem.inputs),
     }  # fmt: skip
     assert {name: int(stats[name]) for name in by_name} == by_name
+    assert gflops == pytest.approx(problem.flops / median / 1e6, rel=0.01, abs=1e-3 * problem.flops)
+    assert gbytes == pytest.approx(problem.min_bytes / median / 1e6, rel=0.01, abs=1e-3 * problem.min_bytes)
 
 
 def test_a_line_of_a_list_of_layers_runs(cli: Cli) -> None:
@@ -120,7 +126,9 @@ def test_what_is_printed_is_chosen_by_flags(cli: Cli) -> None:
 
     assert lines("-V", "0", "-P", "0") == ["hipfind"]
     assert lines("-V", "1", "-P", "0") == ["hipfind", "Forward"]
-    assert lines("-V", "0", "-P", "0", "-t", "1", "-w", "1") == ["hipfind", "Wall-clock", "GPU", "stats:", "stats:"]
+    assert lines("-V", "0", "-P", "0", "-t", "1", "-w", "1") == [
+        "hipfind", "Wall-clock", "iterations:", "GPU", "iterations:", "stats:", "stats:",
+    ]  # fmt: skip
 
 
 def test_iterations_are_counted(cli: Cli) -> None:
@@ -129,6 +137,12 @@ def test_iterations_are_counted(cli: Cli) -> None:
     assert run["verified"] is None
     assert run["time_ms"] > 0
     assert run["wall_ms"] >= run["time_ms"]
+    for times, mean in ((run["device_times"], run["time_ms"]), (run["wall_times"], run["wall_ms"])):
+        assert times["min_ms"] <= times["median_ms"] <= times["max_ms"]
+        assert times["mean_ms"] == mean
+    assert run["gflops"] == pytest.approx(run["flops"] / run["device_times"]["median_ms"] / 1e6)
+    moved = run["bytes_read"] + run["bytes_written"]
+    assert run["gbytes_per_s"] == pytest.approx(moved / run["device_times"]["median_ms"] / 1e6)
 
 
 @pytest.mark.parametrize("factor", [1.5, np.nan])
@@ -145,7 +159,7 @@ def test_a_wrong_result_is_a_failure_that_names_its_direction(
 
     monkeypatch.setattr(Operands, "read_output", spoiled)
     result = cli("conv", *SMALL, "-i", "1", "-S", "0")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "Forward Convolution Verifies OK" in result.stdout
     assert re.search(r"^Backward Convolution Data FAILED: \S+ > \S+$", result.stdout, re.MULTILINE)
     assert "Backward Convolution Weights Verifies OK" in result.stdout
@@ -153,8 +167,9 @@ def test_a_wrong_result_is_a_failure_that_names_its_direction(
 
 def test_an_output_that_nobody_writes_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conv_run.Prepared, "run", lambda self: None)
+    monkeypatch.setattr(conv_run.Prepared, "checked_run", lambda self: None)
     result = cli("conv", *SMALL, "-F", "1", "-i", "1", "-S", "0")
-    assert result.exit_code == 1
+    assert result.exit_code == 3
     assert "Forward Convolution FAILED: nan > " in result.stdout
 
 
