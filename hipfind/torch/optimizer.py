@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,6 +16,8 @@ from hipfind.torch.report import Decision, Report
 from hipfind.torch.window import decode
 
 _DIRECTIONS = ("fwd", "bwd", "wrw")
+_PATIENT = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "passive"}
+"""Variables that make threads sleep while they wait, read when numpy and torch are loaded."""
 _IN_FUNCTIONS = "a call of a function, not a module: call hipfind.torch's in its place"
 
 
@@ -59,7 +62,19 @@ def optimize(
     for decision in decisions:
         if decision.is_swapped:
             swap(named[decision.module], decision.by_torch)
-    return Report(model, decisions)
+    return Report(model, decisions, () if example_input is None else _notes(model))
+
+
+def _notes(model: torch.nn.Module) -> tuple[str, ...]:
+    """What a reader of times on a CPU must know: two libraries' threads that spin while they wait stop each other."""
+    is_on_cpu = any(one.device.type == "cpu" for one in model.parameters())
+    missing = [f"{name}={value}" for name, value in _PATIENT.items() if name not in os.environ]
+    if not is_on_cpu or torch.get_num_threads() == 1 or not missing:
+        return ()
+    return (
+        "On a CPU torch's threads and those of numpy's OpenBLAS spin while they wait and may hold up each other, many "
+        f"times over: set {' and '.join(missing)} before Python starts.",
+    )
 
 
 def restore(model: torch.nn.Module) -> list[str]:

@@ -44,10 +44,11 @@ class Decision:
 
 
 class Report:
-    """The decisions of one optimize. ``print(report)`` shows them; ``undo`` gives the modules back to torch."""
+    """The decisions of one optimize, and notes for people. ``print(report)`` shows them; ``undo`` takes them back."""
 
-    def __init__(self, model: torch.nn.Module, decisions: Sequence[Decision]) -> None:
+    def __init__(self, model: torch.nn.Module, decisions: Sequence[Decision], notes: Sequence[str] = ()) -> None:
         self.decisions = tuple(decisions)
+        self.notes = tuple(notes)
         modules = dict(model.named_modules())
         self._swapped = [modules[one.module] for one in decisions if one.is_swapped]
 
@@ -69,7 +70,7 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""
-        return {"decisions": [one.to_dict() for one in self.decisions]}
+        return {"decisions": [one.to_dict() for one in self.decisions], "notes": list(self.notes)}
 
     def __str__(self) -> str:
         swapped = [one for one in self.decisions if one.is_swapped]
@@ -82,6 +83,8 @@ class Report:
             if decisions:
                 lines = [(_names(group), group[0].kind, group[0].reason) for group in _alike(decisions)]
                 parts += ["", title, *("  " + line for line in _table(lines))]
+        for note in self.notes:
+            parts += ["", note]
         return "\n".join(parts)
 
 

@@ -1,18 +1,25 @@
-"""PyTorch on one thread, so that its threads and hipfind's do not fight for cores, and a perf DB of each test's own."""
+"""PyTorch on one thread, so that its threads and hipfind's do not fight for cores, and a perf DB of each test's own.
+
+Without PyTorch nothing here is collected.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import torch
 
 from hipfind import settings
+
+collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
 
 
 @pytest.fixture(autouse=True)
 def _alone(tmp_path: Path) -> Iterator[None]:
+    import torch
+
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -24,6 +31,8 @@ def _alone(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def fresh_compiler() -> Iterator[None]:
     """Graphs of other tests count against torch.compile's limit."""
+    import torch
+
     torch.compiler.reset()
     yield
     torch.compiler.reset()

@@ -107,6 +107,17 @@ def test_the_report_is_a_table_and_data(timed: Any) -> None:
     assert [one["gain"] for one in data[1]["timings"]] == [3.0, 0.5, 4.0]
 
 
+def test_times_on_a_cpu_with_spinning_threads_come_with_a_note(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed({"fwd": (3.0, 1.0), "wrw": (3.0, 1.0), "bwd": (3.0, 1.0)})
+    monkeypatch.delenv("OPENBLAS_THREAD_TIMEOUT", raising=False)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "passive")
+    assert hft.optimize(small(), X).notes == ()  # torch has one thread here
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
+    assert "set OPENBLAS_THREAD_TIMEOUT=4 before" in str(hft.optimize(small(), X))
+    monkeypatch.setenv("OPENBLAS_THREAD_TIMEOUT", "4")
+    assert hft.optimize(small(), X).notes == ()
+
+
 def test_a_real_measurement_names_solvers_and_times() -> None:
     report = hft.optimize(UNet(4), torch.randn(1, 3, 8, 8), seconds=0.002, find_mode="fast", min_gain=0.0001)
     assert report.left == {}
