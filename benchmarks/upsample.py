@@ -30,7 +30,8 @@ from benchmarks import report
 from hipfind import settings
 from hipfind.device.devices import get_device
 from hipfind.errors import HipfindError
-from hipfind.solvers.registry import default_registry
+from hipfind.solvers.registry import AnySolver, default_registry
+from hipfind.target import Target
 
 SUITE = pathlib.Path(__file__).with_suffix(".yaml")
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16, "fp64": torch.float64}
@@ -83,14 +84,40 @@ class Clock:
         return 2 * source.nbytes / (min(self.once(lambda: to.copy_(source)) for _ in range(5)) * 1e-3)
 
 
-def make(shape: dict[str, Any], dtype: str, layout: str, where: str) -> tuple[hf.UpsampleProblem, torch.Tensor]:
+def make_problem(shape: dict[str, Any], dtype: str, layout: str) -> hf.UpsampleProblem:
     n, c = shape["n"], shape["c"]
-    problem = hf.UpsampleProblem.create(
+    return hf.UpsampleProblem.create(
         "bwd", (n, c, *shape["in"]), (n, c, *shape["out"]), dtype=dtype, layout=layout,
         align_corners=shape.get("align_corners", False),
     )  # fmt: skip
+
+
+def make(shape: dict[str, Any], dtype: str, layout: str, where: str) -> tuple[hf.UpsampleProblem, torch.Tensor]:
+    problem = make_problem(shape, dtype, layout)
     dy = torch.empty_strided(problem.dy.lengths, problem.dy.strides, dtype=DTYPES[dtype], device=where)
     return problem, dy.normal_()
+
+
+def contenders(problem: hf.UpsampleProblem, target: Target, options: argparse.Namespace) -> list[AnySolver]:
+    return [
+        solver
+        for solver in default_registry().for_operation("upsample")
+        if solver.IsApplicable(target, problem) and (solver.SolverDbId() in options.solvers or not options.solvers)
+    ]
+
+
+def compile_ahead(shapes: list[dict[str, Any]], options: argparse.Namespace) -> None:
+    """All kernels at once, so that the time goes into measuring."""
+    device = get_device(options.device)
+    problems = [
+        make_problem(shape, dtype, layout) for shape in shapes for dtype in options.dtypes for layout in options.layouts
+    ]
+    solutions = [
+        solver.GetSolution(device.target, problem)
+        for problem in problems
+        for solver in contenders(problem, device.target, options)
+    ]
+    device.compile_ahead([spec for solution in solutions for spec in solution.kernels])
 
 
 def torch_call(problem: hf.UpsampleProblem, dy: torch.Tensor) -> Call:
@@ -115,11 +142,7 @@ def measure(
 ) -> dict[str, Any]:
     problem, dy = make(shape, dtype, layout, clock.where)
     target = get_device(options.device).target
-    names = [
-        solver.SolverDbId()
-        for solver in default_registry().for_operation("upsample")
-        if solver.IsApplicable(target, problem) and (solver.SolverDbId() in options.solvers or not options.solvers)
-    ]
+    names = [solver.SolverDbId() for solver in contenders(problem, target, options)]
     calls = {"torch": torch_call(problem, dy)} | {name: solver_call(problem, dy, name) for name in names}
     theirs = calls["torch"]()
     errors = {name: difference(calls[name](), theirs) for name in names}
@@ -169,6 +192,7 @@ def main() -> None:
     rate, rows = clock.copy_rate(), []
     shapes = [shape for shape in yaml.safe_load(SUITE.read_text()) if options.only in shape["name"]]
     with settings.override(user_db_path=os.devnull, disable_user_db=True, device=options.device):
+        compile_ahead(shapes, options)
         for shape in shapes:
             for dtype in options.dtypes:
                 for layout in options.layouts:

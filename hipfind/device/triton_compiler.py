@@ -20,7 +20,8 @@ import pathlib
 import queue
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Sequence
 from typing import IO, Any, NamedTuple
 
 from hipfind.device.host_threads import usable_cores
@@ -28,6 +29,8 @@ from hipfind.device.kernel_cache import digest, kernel_cache
 from hipfind.errors import CompileError, CompilerNotFoundError
 from hipfind.kernels.spec import AnyKernel, TritonSpec
 
+_LONGEST_S = 300.0
+"""Time that one kernel may take; most take less than a second."""
 _REMEDY = "pip install 'hipfind[triton]'"
 
 
@@ -91,12 +94,10 @@ def compile_kernel(spec: TritonSpec, arch: str) -> bytes:
     return result
 
 
-def compile_many(
-    specs: Sequence[TritonSpec], arch: str, workers: int = 0, on_done: Callable[[int], None] | None = None
-) -> list[bytes | CompileError]:
+def compile_many(specs: Sequence[TritonSpec], arch: str, workers: int = 0) -> list[bytes | CompileError]:
     """Packed code, or the error, for each spec, compiled by as many processes as there are cores to use.
 
-    ``on_done`` is told how many are done. Raises CompilerNotFoundError where Triton is not installed.
+    Raises CompilerNotFoundError where Triton is not installed.
     """
     if not version():
         raise CompilerNotFoundError("Triton is not installed", got="no package named triton", remedy=_REMEDY)
@@ -105,25 +106,21 @@ def compile_many(
         jobs.put(job)
     results: list[bytes | CompileError] = [CompileError("not compiled")] * len(specs)
     count = min(len(specs), workers or usable_cores())
-    done = 0
     with concurrent.futures.ThreadPoolExecutor(max(count, 1)) as pool:
-        running = [pool.submit(_drain, jobs, arch, results) for _ in range(count)]
-        for finished in concurrent.futures.as_completed(running):
-            done += finished.result()
-            if on_done is not None:
-                on_done(done)
+        for finished in [pool.submit(_drain, jobs, arch, results) for _ in range(count)]:
+            finished.result()
     return results
 
 
-def _drain(jobs: queue.SimpleQueue[tuple[int, TritonSpec]], arch: str, results: list[bytes | CompileError]) -> int:
-    """Compile jobs with one worker process until there are none; a worker that dies is replaced. Returns how many."""
-    done, worker = 0, None
+def _drain(jobs: queue.SimpleQueue[tuple[int, TritonSpec]], arch: str, results: list[bytes | CompileError]) -> None:
+    """Compile jobs with one worker process until there are none; a worker that dies is replaced."""
+    worker = None
     try:
         while True:
             try:
                 index, spec = jobs.get_nowait()
             except queue.Empty:
-                return done
+                return
             worker = worker or _Worker()
             answer = worker.ask(spec, arch)
             if answer is None:
@@ -131,7 +128,6 @@ def _drain(jobs: queue.SimpleQueue[tuple[int, TritonSpec]], arch: str, results: 
                 worker = None
                 answer = {"error": f"the compiler's process ended with code {code}"}
             results[index] = _result(spec, arch, answer)
-            done += 1
     finally:
         if worker is not None:
             worker.close()
@@ -164,14 +160,18 @@ class _Worker:
         )
 
     def ask(self, spec: TritonSpec, arch: str) -> dict[str, Any] | None:
-        """The answer to one request, None when the process died over it."""
+        """The answer to one request, None when the process died over it, or took too long and was ended."""
         requests, answers = self._pipes()
+        end = threading.Timer(_LONGEST_S, self._process.kill)
+        end.start()
         try:
             requests.write(json.dumps({**dataclasses.asdict(spec), "arch": arch}) + "\n")
             requests.flush()
+            line = answers.readline()
         except BrokenPipeError:
             return None
-        line = answers.readline()
+        finally:
+            end.cancel()
         answer: dict[str, Any] | None = json.loads(line) if line else None
         return answer
 

@@ -122,12 +122,17 @@ def test_after_a_process_died_the_next_kernels_are_compiled(compiler: FakeTriton
     assert compiler.processes == 3
 
 
-def test_many_processes_share_the_kernels_and_all_are_counted(compiler: FakeTriton) -> None:
+def test_a_process_that_takes_too_long_is_ended(compiler: FakeTriton, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(triton_compiler, "_LONGEST_S", 4.0)
+    results = triton_compiler.compile_many([named("hangs"), named("first")], ARCH, workers=1)
+    assert isinstance(results[0], CompileError) and "ended with code -9" in results[0].log
+    assert isinstance(results[1], bytes)
+
+
+def test_many_processes_share_the_kernels(compiler: FakeTriton) -> None:
     specs = [named(f"kernel_{number}") for number in range(20)]
-    done: list[int] = []
-    results = triton_compiler.compile_many(specs, ARCH, workers=3, on_done=done.append)
+    results = triton_compiler.compile_many(specs, ARCH, workers=3)
     assert [TritonCode.unpack(one).name for one in results if isinstance(one, bytes)] == [one.entry for one in specs]
-    assert done == sorted(done) and done[-1] == 20
     assert sorted(compiler.compiled) == sorted((spec.entry, True) for spec in specs)
     assert 1 <= compiler.processes <= 3
 

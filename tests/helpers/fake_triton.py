@@ -13,7 +13,7 @@ import sys
 import pytest
 
 _WORKER = """
-import base64, json, os, sys
+import base64, json, os, sys, time
 
 log = open({log!r}, "a")
 print("started", file=log, flush=True)
@@ -23,6 +23,8 @@ for line in sys.stdin:
     entry = spec["entry"]
     if entry == "dies":
         os._exit(9)
+    if entry == "hangs":
+        time.sleep(60)
     code = base64.b64encode(b"code of " + entry.encode()).decode()
     answer = {{"name": entry, "threads": 32 * spec["warps"], "shared": 1000 * spec["stages"], "code": code}}
     print(json.dumps({{"error": "no such thing"}} if entry == "broken" else answer), flush=True)
