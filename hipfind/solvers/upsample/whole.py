@@ -2,7 +2,8 @@
 
 Where an axis has S outputs for each pixel, all windows are alike. A thread keeps sums of a few pixels of two rows in
 registers and goes over the rows of dy that a strip looks at; it needs no tables, no shared memory and few instructions
-for each element, so that memory is the limit. Halves are a copy. Without align_corners only.
+for each element, so that memory is the limit. Where there are few pixels, groups of threads share the rows of large
+windows. Halves are a copy. Without align_corners only.
 
 Source: the separable form of the adjoint, with the border as a mirror.
 """
@@ -13,7 +14,7 @@ from typing import NamedTuple
 
 from hipfind.invokers.solution import Solution
 from hipfind.invokers.steps import KernelStep, Operand
-from hipfind.kernels.spec import KernelSpec
+from hipfind.kernels.spec import BLOCK, KernelSpec
 from hipfind.problem.dtypes import DType
 from hipfind.problem.upsample import Axis, UpsampleProblem
 from hipfind.solvers.base import Solver
@@ -28,6 +29,11 @@ _LINE_BYTES = 16
 _THREADS_PER_UNIT = 1536
 _ROWS = (16, 8, 4)
 """Pixel rows of a strip, in order of preference; one more is read than there are."""
+_FEW_PIXELS_PER_UNIT = 128
+"""Elements of dx: with fewer, threads would have too many rows of dy each."""
+_TILES = (16, 8, 4, 2, 1)
+"""Pixels of a group, in order of preference: the more, the fewer columns are read twice."""
+_GROUPS_PER_UNIT = 1.5
 _MOST_STEP = 2**31 - 1
 _FEW_CHANNELS = 4
 """That a thread takes of wide windows on RDNA, whose compiler reads all of them first, into too many registers else."""
@@ -58,7 +64,10 @@ class UpsampleBwdWhole(Solver[UpsampleProblem]):
         return rules.feasible(target, self.GetSolution(target, problem))
 
     def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:
-        step = _half_step(target, problem) if _is_half(problem) else _whole_step(target, problem)
+        if _is_half(problem):
+            return self.solution(target, problem, (_half_step(target, problem),))
+        tile = _tile(target, problem)
+        step = _whole_step(target, problem) if tile is None else _group_step(problem, tile)
         return self.solution(target, problem, (step,))
 
 
@@ -128,6 +137,56 @@ def _whole_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         flops=4 * problem.dy.elements,
         bytes=int(problem.dy.nbytes * (1 + 1 / rows)) + problem.dx.nbytes,
         efficiency=0.025 if target.is_host else 0.2,
+    )  # fmt: skip
+
+
+class _Tile(NamedTuple):
+    """Pixels of a group; members that share a line's rows, and a window's columns; groups of the launch."""
+
+    planes: Planes
+    columns: int
+    parts: int
+    parts_w: int
+    groups: int
+
+
+def _tile(target: Target, problem: UpsampleProblem) -> _Tile | None:
+    """Tiles for groups that share windows: where there are few pixels, and windows of whole lines. None elsewhere."""
+    line, scale = _LINE_BYTES // problem.dtype.itemsize, _scale(problem)
+    height, width = problem.dx.lengths[2:]
+    planes = planes_of(problem, 1 if has_neighbouring_columns(problem) else problem.c)
+    is_fit = not target.is_host and scale >= 2 * line and planes.is_flat
+    if not is_fit or problem.dx.elements > target.compute_units * _FEW_PIXELS_PER_UNIT:
+        return None
+    for columns in _TILES:
+        lines, groups = (columns + 1) * scale * planes.inner // line, planes.total * height * -(-width // columns)
+        outputs = columns * planes.inner
+        if (columns <= width and lines <= BLOCK and outputs <= BLOCK) and (
+            groups >= target.compute_units * _GROUPS_PER_UNIT or columns == 1
+        ):
+            parts_w = 1 << min(BLOCK // outputs, scale).bit_length() - 1
+            return _Tile(planes, columns, BLOCK // lines, parts_w, groups)
+    return None
+
+
+def _group_step(problem: UpsampleProblem, tile: _Tile) -> KernelStep:
+    line, scale = _LINE_BYTES // problem.dtype.itemsize, _scale(problem)
+    planes, columns, parts, parts_w, groups = tile
+    wide = planes.dy._replace(pixel=0).are_multiples(line)
+    defines = (
+        ("ELEM", problem.dtype.value), ("SH", str(scale)), ("LINE", str(line)), ("HF_GROUP", str(BLOCK))
+    )  # fmt: skip
+    return KernelStep(
+        KernelSpec("upsample_whole_group.hip", "upsample_whole_group", defines),
+        (Operand("dy"), Operand("dx")),
+        (
+            *problem.dx.lengths[2:], *planes.dy, *planes.dx, planes.per_image, planes.inner, columns, parts, parts_w,
+            int(wide),
+        ),
+        items=groups * BLOCK,
+        flops=4 * problem.dy.elements,
+        bytes=int(problem.dy.nbytes * (1 + 1 / columns)) + problem.dx.nbytes,
+        efficiency=0.2,
     )  # fmt: skip
 
 
