@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from hipfind.find.operands import Operands
 from hipfind.problem import ConvProblem
 from hipfind.problem.driver_flags import FLAGS
 from tests.cli.conftest import SMALL, Cli
+from tests.helpers.process import ROOT
 
 QUICK = ("-i", "1", "-S", "0")
 
@@ -228,3 +230,11 @@ def test_the_command_of_every_call_is_printed(cli: Cli) -> None:
     assert cli("conv", *SMALL, "-F", "2", "-i", "1").stderr == ""
     again = cli(*ran.partition("] hipfind ")[2].split(), "-i", "1")
     assert again.exit_code == 0 and "Verifies OK" in again.stdout
+
+
+def test_the_map_tells_of_every_flag() -> None:
+    text = (ROOT / "docs" / "miopen-map.md").read_text(encoding="utf-8")
+    assert [flag.long for flag in FLAGS if f"`--{flag.long} -{flag.short}`" not in text] == []
+    refused = [flag for flag in FLAGS if flag.only or flag.long in _REFUSED]
+    rows = [line for line in text.splitlines() if "| refused:" in line]
+    assert sorted(flag.long for flag in refused) == sorted(re.findall(r"`--(\w+) -.`", "".join(rows)))
