@@ -14,6 +14,20 @@ from hipfind.cli.options import PREFIX
 from hipfind.problem.driver_flags import PROBLEM_FLAGS
 
 _GENERATED = "<!-- Made from the code by docs/generate.py (make docs). Do not edit. -->"
+_LOG = (
+    "## The log",
+    "",
+    "hipfind logs through Python's `logging` under the logger `hipfind` and is silent until the program asks:",
+    '`logging.basicConfig(); logging.getLogger("hipfind").setLevel(logging.INFO)`. At INFO, Find, immediate mode and',
+    "plans say one line for each decision:",
+    "",
+    "```text",
+    "find problem=conv-fwd-n2-c3-k4-... device=host solver=GemmFwdRest time_ms=0.0187 source=measured now",
+    "```",
+    "",
+    "`source` is one of `measured now`, `user DB`, `system DB`, `nearest device`, `MIOpen's records`, `WTI`,",
+    "`trivial`. What a numerics check finds comes under `hipfind.numerics`.",
+)
 _OPTION_HEAD = ("| option | value | meaning |", "| --- | --- | --- |")
 
 
@@ -37,6 +51,8 @@ def settings_page() -> str:
             "| variable | default | meaning |",
             "| --- | --- | --- |",
             *rows,
+            "",
+            *_LOG,
             "",
         ]
     )

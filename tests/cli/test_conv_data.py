@@ -105,6 +105,15 @@ def test_nan_in_a_file_goes_where_the_reference_has_it(cli: Cli) -> None:
     assert np.isnan(tensor("dump_fwd_out_gpu.bin", np.float32, (2, 4, 4, 4))).sum() == 4
 
 
+def test_the_numerics_check_sees_the_runs_tensors(cli: Cli) -> None:
+    x = np.ones((2, 3, 6, 6), np.float32)
+    x[0, 0, 0, 0] = np.inf
+    x.tofile("x.bin")
+    result = cli("conv", *SMALL, *QUICK, "-F", "1", "-d", "x.bin", check_numerics="raise")
+    assert result.exit_code == 1
+    assert "NaN or Inf after a run: input x elements=216 zeros=0 nans=0 infs=1" in result.stderr
+
+
 def test_files_that_do_not_fit_are_refused(cli: Cli) -> None:
     Path("short.bin").write_bytes(bytes(860))
     result = cli("conv", *SMALL, *QUICK, "-F", "1", "-d", "short.bin")

@@ -16,7 +16,7 @@ from hipfind.find.calls import command_of
 from hipfind.problem.driver import parse_command
 from hipfind.problem.keys import problem_of_key
 from hipfind.problem.problem_list import read_list
-from tests.helpers.process import run_python
+from tests.helpers.process import ROOT, run_python
 
 PROBLEM = hf.ConvProblem.create("bwd", x=(2, 3, 6, 6), w=(4, 3, 3, 3), pad=1)
 LINE = "hipfind conv -n 2 -c 3 -H 6 -W 6 -k 4 -y 3 -x 3 -p 1 -q 1 -u 1 -v 1 -l 1 -j 1 -m conv -g 1 -F 2 -t 1"
@@ -106,3 +106,8 @@ def test_what_flags_cannot_say_is_named_by_key(changes: dict[str, object]) -> No
     assert (program, command, option, rest) == ("hipfind", "find", "--key", ["--solver", "GemmFwdRest"])
     assert problem_of_key(key) == problem
     assert command_of(problem, "0").split()[:2] == ["hipfind", "immediate"]
+
+
+def test_the_settings_page_names_every_source() -> None:
+    text = (ROOT / "docs" / "settings.md").read_text(encoding="utf-8")
+    assert [source.value for source in hf.Source if f"`{source.value}`" not in text] == []
