@@ -15,7 +15,6 @@ from typing import Any
 
 import click
 
-from hipfind.cli.log import log_to_stderr
 from hipfind.errors import HipfindError, ProblemError, SettingError, UnknownSolverError
 
 FAILED = 1
@@ -49,8 +48,7 @@ class RootGroup(click.Group):
 def _exit_code(run: Callable[[], Any]) -> int:
     """Run a command; an error with a name becomes a message and its exit code."""
     try:
-        with log_to_stderr():
-            code = run()
+        code = run()
         sys.stdout.flush()
     except click.UsageError as error:
         complain(_with_help(error))

@@ -11,6 +11,7 @@ from hipfind.cli.exits import RootGroup
 from hipfind.cli.explain import explain
 from hipfind.cli.find import find
 from hipfind.cli.immediate import immediate
+from hipfind.cli.log import log_to_stderr
 from hipfind.cli.solvers import solvers
 from hipfind.cli.tune import tune
 from hipfind.cli.upsample import upsample
@@ -28,6 +29,8 @@ def main(context: click.Context) -> None:
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
+        return
+    context.with_resource(log_to_stderr())
 
 
 for command in (find, immediate, explain, *conv_commands(), upsample, tune, solvers, devices, db):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from pathlib import Path
 
 import pytest
 
 from hipfind.errors import SettingError
 from tests.cli.conftest import SMALL, Cli
+from tests.helpers.process import run_python
 
 
 def test_info_shows_one_line_a_decision(cli: Cli) -> None:
@@ -29,6 +31,22 @@ def test_the_logger_is_left_as_it_was(cli: Cli) -> None:
     before = (logger.level, list(logger.handlers))
     cli("find", *SMALL, "-F", "1", log_level="debug")
     assert (logger.level, list(logger.handlers)) == before
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("HIPFIND_LOG_LEVEL", "loud", "HIPFIND_LOG_LEVEL must be one of off, error"),
+        ("HIPFIND_CHECK_NUMERICS", "8", "HIPFIND_CHECK_NUMERICS must be a sum of 1"),
+    ],
+)
+def test_a_wrong_variable_is_wrong_use_and_help_still_comes(
+    tmp_path: Path, variable: str, value: str, said: str
+) -> None:
+    done = run_python(["-m", "hipfind", "immediate", *SMALL], tmp_path, **{variable: value})
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"hipfind: error: {said}") and len(done.stderr.splitlines()) == 1
+    assert run_python(["-m", "hipfind", "--help"], tmp_path, **{variable: value}).returncode == 0
 
 
 def test_a_wrong_level_is_refused(cli: Cli) -> None:
