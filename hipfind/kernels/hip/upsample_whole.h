@@ -25,6 +25,15 @@ HF_DEVICE acc_t weight_of(int scale, int output) {
     return acc_t(2 * rank + 1 + scale % 2) / acc_t(2 * scale);
 }
 
+// With align_corners and twice as many outputs as pixels (CORNERS), pixel k of n looks at the outputs 2 k - 1 to 2 k + 2
+// as well, with weights that depend on k. At a border the output that the mirror doubles has the weight 1 in all.
+HF_DEVICE acc_t corner_weight(int tap, int pixel, int size, acc_t unit) {
+    const int parts = tap == 0 ? size - pixel : tap == 1 ? 2 * size - 1 - pixel : tap == 2 ? size + pixel : pixel + 1;
+    const bool is_doubled = tap < 2 ? pixel == 0 : pixel == size - 1;
+    return is_doubled ? acc_t(0.5) : acc_t(parts) * unit;
+}
+HF_DEVICE acc_t unit_of(int size) { return acc_t(1) / acc_t(2 * size - 1); }
+
 struct WholeParams {
     int64 height, width;  // of dx
     Steps dy, dx;
@@ -38,6 +47,7 @@ struct Part {
     const elem_t* dy;
     elem_t* dx;
     int top, bottom;  // pixel rows
+    int column;       // first pixel of a row
     int out;          // rows of dy
     int first_row;    // of dy that it looks at; there may be none, see above
     bool is_upwards, is_first, is_last;  // the way; whether there are no pixels before, behind its columns
@@ -53,6 +63,7 @@ HF_DEVICE Part part_of(const WholeParams& p, const elem_t* dy, elem_t* dx, int64
     part.dx = dx + plane_offset(p.dx, plane, p.planes_per_image) + group * COLUMNS * p.dx.pixel + channel;
     part.top = int(strip * p.rows);
     part.bottom = int(least(part.top + p.rows, p.height));
+    part.column = int(group * COLUMNS);
     part.out = int(p.height) * SH;
     part.is_upwards = strip % 2 != 0;
     part.first_row = part.is_upwards ? SH * part.bottom + SH / 2 - 1 : SH * part.top - SH / 2;
@@ -89,7 +100,9 @@ HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, 
     acc_t total[SUMS], next[SUMS];  // of the pixel rows behind and ahead of the rows that are read
     clear(total);
     clear(next);
-    const int periods = part.bottom - part.top + 1;
+    const int periods = part.bottom - part.top + 1, height = int(p.height);
+    const int first = part.is_upwards ? height - part.bottom : part.top;  // pixel row, counted the way that it goes
+    const acc_t unit = unit_of(height);
     for (int period = 0; period < periods; ++period) {
         HF_ROLLED for (int row = 0; row < SH; row += ROWS) {
             const elem_t* rows[ROWS];
@@ -98,10 +111,15 @@ HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, 
             HF_UNROLL for (int r = 0; r < ROWS; ++r) clear(sums[r]);
             sum_rows(sums, reader, rows, wide_dy);
             HF_UNROLL for (int r = 0; r < ROWS; ++r) {
+#if CORNERS
+                add(next, sums[r], corner_weight(row + r, first + period, height, unit));
+                add(total, sums[r], corner_weight(2 + row + r, first + period - 1, height, unit));
+#else
                 const acc_t weight = acc_t(2 * (row + r) + 1 + SH % 2) * (acc_t(1) / acc_t(2 * SH));
                 add(next, sums[r], weight);
                 // What has no weight is not looked at: it may be NaN.
                 if (SH % 2 == 0 || row + r < SH - 1) add(total, sums[r], 1 - weight);
+#endif
             }
         }
         if (period > 0) {

@@ -10,8 +10,16 @@ constexpr int OWN = COLUMNS * SW, HALO = SW / 2;
 struct Reader {
     int before, behind;
     acc_t weights_before[HALO], weights_behind[HALO];
+#if CORNERS
+    acc_t taps[COLUMNS][4];
+#endif
 };
-HF_DEVICE Reader reader_of(const Part& part) {
+#if CORNERS
+HF_DEVICE acc_t weight_at(const Reader& reader, int c, int tap) { return reader.taps[c][tap]; }
+#else
+HF_DEVICE acc_t weight_at(const Reader&, int, int tap) { return weight_of(SW, tap); }
+#endif
+HF_DEVICE Reader reader_of(const Part& part, int width) {
     Reader reader;
     reader.before = part.is_first ? 0 : -HALO;
     reader.behind = part.is_last ? OWN - HALO : OWN;
@@ -20,6 +28,14 @@ HF_DEVICE Reader reader_of(const Part& part) {
         reader.weights_before[o] = part.is_first ? falling : rising;
         reader.weights_behind[o] = part.is_last ? rising : falling;
     }
+#if CORNERS
+    const acc_t unit = unit_of(width);
+    HF_UNROLL for (int c = 0; c < COLUMNS; ++c)
+        HF_UNROLL for (int tap = 0; tap < 4; ++tap)
+            reader.taps[c][tap] = corner_weight(tap, part.column + c, width, unit);
+    reader.weights_before[0] = reader.taps[0][0];
+    reader.weights_behind[0] = reader.taps[COLUMNS - 1][3];
+#endif
     return reader;
 }
 
@@ -50,7 +66,7 @@ HF_DEVICE void sum_columns(acc_t (&sums)[COLUMNS], const Reader& reader, const L
         const acc_t value = element_of(lines.own[o / LINE], o % LINE);
         HF_UNROLL for (int c = 0; c < COLUMNS; ++c) {
             const int tap = o + HALO - c * SW;
-            if (tap >= 0 && tap < window_of(SW)) sums[c] += weight_of(SW, tap) * value;
+            if (tap >= 0 && tap < window_of(SW)) sums[c] += weight_at(reader, c, tap) * value;
         }
     }
 }
@@ -73,7 +89,7 @@ HF_KERNEL(upsample_whole_first, const elem_t* HF_RESTRICT dy, elem_t* HF_RESTRIC
     const bool wide_dy = p.wide_dy && is_aligned<LINE>(dy), wide_dx = p.wide_dx && is_aligned<COLUMNS>(dx);
     HF_FOR_ITEMS(item) {
         const Part part = part_of(p, dy, dx, item);
-        const Reader reader = reader_of(part);
+        const Reader reader = reader_of(part, int(p.width));
         if (wide_dy)
             go(part, reader, p, Wide<true>(), wide_dx);
         else

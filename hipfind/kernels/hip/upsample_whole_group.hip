@@ -4,6 +4,7 @@
 #define COLUMNS 1
 #define ROWS 1
 #define PACK 1
+#define CORNERS 0
 #define SW SH
 #include "upsample_whole.h"
 

@@ -3,7 +3,7 @@
 Where an axis has S outputs for each pixel, all windows are alike. A thread keeps sums of a few pixels of two rows in
 registers and goes over the rows of dy that a strip looks at; it needs no tables, no shared memory and few instructions
 for each element, so that memory is the limit. Where there are few pixels, groups of threads share the rows of large
-windows. Halves are a copy. Without align_corners only.
+windows. Halves are a copy. With align_corners for twice the size only: there the windows are the same, but not weights.
 
 Source: the separable form of the adjoint, with the border as a mirror.
 """
@@ -29,6 +29,8 @@ _LINE_BYTES = 16
 _THREADS_PER_UNIT = 1536
 _ROWS = (16, 8, 4)
 """Pixel rows of a strip, in order of preference; one more is read than there are."""
+_READ_TWICE = 0.25
+"""Share of the rows that two strips look at which comes from memory twice: both read them at nearly the same time."""
 _FEW_PIXELS_PER_UNIT = 128
 """Elements of dx: with fewer, threads would have too many rows of dy each."""
 _TILES = (16, 8, 4, 2, 1)
@@ -78,6 +80,8 @@ def _is_half(problem: UpsampleProblem) -> bool:
 def _scale(problem: UpsampleProblem) -> int:
     """Outputs for each pixel of both axes, 0 where there is no such number with a kernel."""
     scale = problem.axes[0].out // problem.axes[0].size
+    if problem.align_corners:
+        return 2 if all(axis.out == 2 * axis.size and axis.size > 1 for axis in problem.axes) else 0
     is_whole = all(_is_scaled(axis, axis.size * scale, axis.size) for axis in problem.axes)
     return scale if is_whole and scale in _SCALES else 0
 
@@ -120,7 +124,7 @@ def _whole_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         line = _power_of_two(scale * columns, line)
         defines += [("LINE", str(line)), ("SIDE", str(_power_of_two(scale // 2, line)))]
         wide_dx = planes.dx.pixel == 1 and planes.dx._replace(pixel=0).are_multiples(columns)
-    defines += [("COLUMNS", str(columns)), ("ROWS", str(rows_at_once))]
+    defines += [("COLUMNS", str(columns)), ("ROWS", str(rows_at_once)), ("CORNERS", str(int(problem.align_corners)))]
     if scale >= 16 or problem.dtype is DType.FP64 or (is_last and columns * line >= 16):
         defines += _REGISTERS
     wide_dy = (planes.dy if is_last else planes.dy._replace(pixel=0)).are_multiples(line)
@@ -135,7 +139,7 @@ def _whole_step(target: Target, problem: UpsampleProblem) -> KernelStep:
         ),
         items=items * strips,
         flops=4 * problem.dy.elements,
-        bytes=int(problem.dy.nbytes * (1 + 1 / rows)) + problem.dx.nbytes,
+        bytes=int(problem.dy.nbytes * (1 + _READ_TWICE / rows)) + problem.dx.nbytes,
         efficiency=0.025 if target.is_host else 0.2,
     )  # fmt: skip
 
@@ -155,7 +159,7 @@ def _tile(target: Target, problem: UpsampleProblem) -> _Tile | None:
     line, scale = _LINE_BYTES // problem.dtype.itemsize, _scale(problem)
     height, width = problem.dx.lengths[2:]
     planes = planes_of(problem, 1 if has_neighbouring_columns(problem) else problem.c)
-    is_fit = not target.is_host and scale >= 2 * line and planes.is_flat
+    is_fit = not (target.is_host or problem.align_corners) and scale >= 2 * line and planes.is_flat
     if not is_fit or problem.dx.elements > target.compute_units * _FEW_PIXELS_PER_UNIT:
         return None
     for columns in _TILES:
