@@ -154,7 +154,7 @@ def errors(steps: dict[str, Step], exact: torch.dtype) -> dict[str, float]:
     model = copy.deepcopy(first.model).to(exact)
     hft.restore(model)
     x = first.x.detach().to(exact)
-    with torch.backends.cudnn.flags(allow_tf32=False):
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
         wide = Step(model, x, first.x.requires_grad).results()
     found = {}
     for name, step in steps.items():

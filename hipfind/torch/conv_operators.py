@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd.function import _SingleLevelFunction
 
 from hipfind.problem.base import Problem
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.tensor import packed_strides
 from hipfind.torch.calls import FORMATS, Call, CallCache, Look, make_call
-from hipfind.torch.plain import are_plain, learn
+from hipfind.torch.plain import are_plain, is_forward_mode, learn, record
 from hipfind.torch.window import Window, decode
 
 _INPUTS = {"fwd": ("x", "w"), "bwd": ("y", "w"), "wrw": ("y", "x")}
@@ -175,9 +176,12 @@ def _below_autograd(
         return _contract(direction, first, second, bias, lengths, window)
 
 
-class _Conv(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
+class _Conv(_SingleLevelFunction):  # type: ignore[misc]  # torch is not typed here
     """Any direction. Each input's gradient is the direction that makes its role, of the output's gradient and the other
-    input: the three are the derivatives of one trilinear form."""
+    input: the three are the derivatives of one trilinear form.
+
+    Of a single level, because functorch's transforms come to the operator level by level.
+    """
 
     @staticmethod
     def forward(
@@ -187,7 +191,24 @@ class _Conv(torch.autograd.Function):  # type: ignore[misc]  # torch is not type
         ctx.shapes = first.shape, second.shape
         needs = ctx.needs_input_grad
         ctx.save_for_backward(first if needs[2] else None, second if needs[1] else None)
+        if is_forward_mode():
+            ctx.save_for_forward(first, second)
+            ctx.lengths = lengths
         return _below_autograd(direction, first, second, bias, lengths, window, is_plain)
+
+    @staticmethod
+    def jvp(ctx: Any, _: Any, first: Any, second: Any, bias: Any, *rest: Any) -> torch.Tensor:
+        """The change of the result with the inputs' changes; None for an input that stays."""
+        saved, changes = ctx.saved_tensors, []
+        if first is not None:
+            changes.append(_contract(ctx.direction, first, saved[1], None, ctx.lengths, ctx.window))
+        if second is not None:
+            changes.append(_contract(ctx.direction, saved[0], second, None, ctx.lengths, ctx.window))
+        if bias is not None:
+            shape = decode(ctx.window).output_lengths(saved[0].shape, saved[1].shape)
+            changes.append(bias.view(-1, *(1,) * (len(shape) - 2)).expand(shape))
+        change: torch.Tensor = sum(changes[1:], changes[0])
+        return change
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
@@ -220,8 +241,8 @@ def differentiable(
     ``is_plain``: the tensors are plain ones, see there; else the dispatcher has come to this operator's autograd.
     """
     wants = first.requires_grad or second.requires_grad or (bias is not None and bias.requires_grad)
-    if wants and torch.is_grad_enabled():
-        result: torch.Tensor = _Conv.apply(direction, first, second, bias, lengths, window, is_plain)
+    if (wants and torch.is_grad_enabled()) or is_forward_mode():
+        result: torch.Tensor = record(_Conv, direction, first, second, bias, lengths, window, is_plain)
         return result
     return _below_autograd(direction, first, second, bias, lengths, window, is_plain)
 

@@ -72,7 +72,7 @@ def upsample_bilinear2d(
     The forward pass is torch's own; the gradient runs by hipfind's solvers. Raises ArrayError, ProblemError.
     """
     size, scales = output_size(input, size, scale_factor, recompute_scale_factor)
-    if not (input.is_floating_point() and input.requires_grad):
+    if not input.is_floating_point():
         made: torch.Tensor = torch.ops.aten.upsample_bilinear2d.default(input, size, bool(align_corners), *scales)
         return made
     result: torch.Tensor = upsample(input, size, bool(align_corners), *scales)

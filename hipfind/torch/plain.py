@@ -6,7 +6,11 @@ no tracer, no transform and no subclass is at work, the operators of this packag
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
+from torch._functorch.utils import enable_single_level_autograd_function
+from torch.autograd import forward_ad
 
 _keys_of = torch._C._dispatch_keys
 _active_keys = torch._C._dispatch_tls_local_include_set
@@ -35,3 +39,16 @@ def are_plain(first: torch.Tensor, second: torch.Tensor) -> bool:
         and _active_keys().raw_repr() == _ACTIVE
         and not _function_modes()
     )
+
+
+def record(function: Any, *arguments: Any) -> Any:
+    """Apply an autograd.Function of a single level, also where functorch's transforms have come to this level."""
+    if torch._C._are_functorch_transforms_active():
+        with enable_single_level_autograd_function():
+            return function.apply(*arguments)
+    return function.apply(*arguments)
+
+
+def is_forward_mode() -> bool:
+    """Whether forward derivatives are being computed."""
+    return bool(forward_ad._current_level >= 0)

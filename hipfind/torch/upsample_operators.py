@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch.autograd.function import _SingleLevelFunction
 
 from hipfind.problem.base import Problem
 from hipfind.problem.upsample import UpsampleProblem
 from hipfind.torch.calls import FORMATS, Call, CallCache, Look, make_call
 from hipfind.torch.conv_operators import TAGS, library
+from hipfind.torch.plain import is_forward_mode, record
 
 _SIZES = "SymInt[] size, bool align_corners, float? scale_h, float? scale_w"
 library.define(f"upsample_bilinear2d(Tensor x, {_SIZES}) -> Tensor", tags=TAGS)
@@ -83,7 +85,7 @@ def _fake_backward(
     return torch.empty((*dy.shape[:2], *size), dtype=dy.dtype, device=dy.device, memory_format=format)
 
 
-class _Forward(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
+class _Forward(_SingleLevelFunction):  # type: ignore[misc]  # torch is not typed here
     """Resizing; its gradient asks for the input's size alone."""
 
     @staticmethod
@@ -91,22 +93,34 @@ class _Forward(torch.autograd.Function):  # type: ignore[misc]  # torch is not t
         with torch._C._AutoDispatchBelowAutograd():
             y = _run_forward(x, size, *rest)
         is_channel_last = not y.is_contiguous() and y.is_contiguous(memory_format=torch.channels_last)
-        ctx.size, ctx.rest = tuple(x.shape[2:]), (*rest, is_channel_last)
+        ctx.size, ctx.rest, ctx.forward_rest = tuple(x.shape[2:]), (*rest, is_channel_last), (size, *rest)
         return y
+
+    @staticmethod
+    def jvp(ctx: Any, x: torch.Tensor, *_: Any) -> torch.Tensor:
+        """Resizing is linear."""
+        made: torch.Tensor = upsample(x, *ctx.forward_rest)
+        return made
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> Any:
         return upsample_backward(gradient, ctx.size, *ctx.rest), *(None,) * 4
 
 
-class _Backward(torch.autograd.Function):  # type: ignore[misc]  # torch is not typed here
+class _Backward(_SingleLevelFunction):  # type: ignore[misc]  # torch is not typed here
     """The adjoint of resizing, whose own gradient is resizing."""
 
     @staticmethod
     def forward(ctx: Any, dy: torch.Tensor, size: Sequence[int], *rest: Any) -> torch.Tensor:
-        ctx.size, ctx.rest = tuple(dy.shape[2:]), rest[:-1]
+        ctx.size, ctx.rest, ctx.forward_rest = tuple(dy.shape[2:]), rest[:-1], (size, *rest)
         with torch._C._AutoDispatchBelowAutograd():
             made: torch.Tensor = upsample_backward(dy, size, *rest)
+        return made
+
+    @staticmethod
+    def jvp(ctx: Any, dy: torch.Tensor, *_: Any) -> torch.Tensor:
+        """The adjoint is linear, too."""
+        made: torch.Tensor = upsample_backward(dy, *ctx.forward_rest)
         return made
 
     @staticmethod
@@ -115,8 +129,8 @@ class _Backward(torch.autograd.Function):  # type: ignore[misc]  # torch is not 
 
 
 def _autograd(function: Any, run: Any, tensor: torch.Tensor, *rest: Any) -> torch.Tensor:
-    if torch.is_grad_enabled() and tensor.requires_grad:
-        result: torch.Tensor = function.apply(tensor, *rest)
+    if (torch.is_grad_enabled() and tensor.requires_grad) or is_forward_mode():
+        result: torch.Tensor = record(function, tensor, *rest)
         return result
     with torch._C._AutoDispatchBelowAutograd():
         made: torch.Tensor = run(tensor, *rest)

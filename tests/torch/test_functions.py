@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-import warnings
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -18,16 +17,12 @@ from hipfind.errors import ArrayError, ProblemError
 from hipfind.torch import conv_operators
 from tests.torch.cases import CASES, Case, check, outputs
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Using padding='same' with even kernel"),  # torch's, on its own copy
+    pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning"),  # of torch by torch
+]
 BY_NAME = {case.name: case for case in CASES}
 every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-
-
-@pytest.fixture(autouse=True)
-def _quiet() -> Iterator[None]:
-    """torch says that padding "same" of even filters makes it copy."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Using padding='same'")
-        yield
 
 
 @every_case
@@ -59,7 +54,7 @@ def test_results_lie_as_torchs_and_gradients_as_their_tensors(case: Case, channe
 @pytest.mark.parametrize("case", [case for case in CASES if case.name != "no_batch"], ids=lambda case: case.name)
 def test_first_and_second_derivatives(case: Case) -> None:
     tensors = case.tensors(torch.float64)
-    assert gradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True)
+    assert gradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True, check_forward_ad=True)
     assert gradgradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True)
 
 
@@ -99,6 +94,20 @@ def test_only_gradients_that_are_asked_for_are_made(monkeypatch: pytest.MonkeyPa
     with torch.inference_mode():
         torch.testing.assert_close(hft.conv2d(x * 1, w), F.conv2d(x, w))
     assert ran == ["fwd", "fwd"]
+
+
+@pytest.mark.filterwarnings("ignore:There is a performance drop")
+def test_transforms_of_functions() -> None:
+    """Gradients for each sample, and derivatives of a single level of torch.func."""
+    w, samples = torch.randn(4, 3, 3, 3, dtype=torch.float64), torch.randn(3, 1, 3, 6, 6, dtype=torch.float64)
+
+    def each(function: Callable[..., torch.Tensor]) -> torch.Tensor:
+        gradient = torch.func.grad(lambda w, x: function(x, w, None, 2, 1).square().sum())
+        return torch.func.vmap(gradient, (None, 0))(w, samples)
+
+    torch.testing.assert_close(each(hft.conv2d), each(F.conv2d))
+    jacobian = torch.func.jacfwd(lambda w: hft.conv2d(samples[0], w))(w[:1])
+    torch.testing.assert_close(jacobian, torch.func.jacrev(lambda w: F.conv2d(samples[0], w))(w[:1]))
 
 
 def test_an_input_changed_in_place_is_noticed() -> None:
