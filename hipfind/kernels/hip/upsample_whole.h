@@ -72,13 +72,27 @@ HF_DEVICE Part part_of(const WholeParams& p, const elem_t* dy, elem_t* dx, int64
     return part;
 }
 
-// Where the row of dy begins that is the `index`th of a strip. Rows are nearer to each other than 2^31 elements.
 HF_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 HF_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
-HF_DEVICE const elem_t* row_of(const Part& part, int index, int step) {
-    const int row = part.first_row + (part.is_upwards ? -index : index);
-    return part.dy + int64(smaller(larger(row, -1 - row), 2 * part.out - 1 - row)) * step;
+
+// Distance in bytes of a row from the first one, for steps of less than 2^32 bytes. A compiler that has widened the step
+// ahead of a loop does not see that one instruction is enough.
+HF_DEVICE int64 distance(int row, uint32 step_bytes) {
+#if defined(HF_CUDA)
+    int64 product;
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(product) : "r"(row), "r"(step_bytes));
+    return product;
+#else
+    return int64(row) * step_bytes;
+#endif
 }
+
+// Where the row of dy begins that is the `index`th of a strip.
+HF_DEVICE int64 row_of(const Part& part, int index, uint32 step_bytes) {
+    const int row = part.first_row + (part.is_upwards ? -index : index);
+    return distance(smaller(larger(row, -1 - row), 2 * part.out - 1 - row), step_bytes);
+}
+HF_DEVICE const elem_t* behind(const elem_t* first, int64 bytes) { return (const elem_t*)((const char*)first + bytes); }
 
 constexpr int SUMS = COLUMNS * PACK;
 HF_DEVICE void clear(acc_t (&sums)[SUMS]) {
@@ -94,7 +108,7 @@ struct Wide {
 };
 
 // Goes down or up a strip. The kernel's own are `Reader`, which says where columns lie, sum_rows(sums, reader, rows,
-// wide), which sums ROWS rows of dy over columns, and put_row(reader, to, total, pixel step, wide).
+// wide), which sums ROWS rows of dy, so many bytes from the first, over columns, and put_row(reader, to, total, pixel step, wide).
 template <typename Reader, typename W>
 HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, W wide_dy, bool wide_dx) {
     acc_t total[SUMS], next[SUMS];  // of the pixel rows behind and ahead of the rows that are read
@@ -103,10 +117,11 @@ HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, 
     const int periods = part.bottom - part.top + 1, height = int(p.height);
     const int first = part.is_upwards ? height - part.bottom : part.top;  // pixel row, counted the way that it goes
     const acc_t unit = unit_of(height);
+    const uint32 step = uint32(p.dy.row * sizeof(elem_t)), dx_step = uint32(p.dx.row * sizeof(elem_t));
     for (int period = 0; period < periods; ++period) {
         HF_ROLLED for (int row = 0; row < SH; row += ROWS) {
-            const elem_t* rows[ROWS];
-            HF_UNROLL for (int r = 0; r < ROWS; ++r) rows[r] = row_of(part, period * SH + row + r, int(p.dy.row));
+            int64 rows[ROWS];
+            HF_UNROLL for (int r = 0; r < ROWS; ++r) rows[r] = row_of(part, period * SH + row + r, step);
             acc_t sums[ROWS][SUMS];
             HF_UNROLL for (int r = 0; r < ROWS; ++r) clear(sums[r]);
             sum_rows(sums, reader, rows, wide_dy);
@@ -124,7 +139,7 @@ HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, 
         }
         if (period > 0) {
             const int pixel_row = part.is_upwards ? part.bottom - period : part.top + period - 1;
-            put_row(reader, part.dx + pixel_row * p.dx.row, total, p.dx.pixel, wide_dx);
+            put_row(reader, (elem_t*)((char*)part.dx + distance(pixel_row, dx_step)), total, p.dx.pixel, wide_dx);
         }
         HF_UNROLL for (int e = 0; e < SUMS; ++e) total[e] = next[e];
         clear(next);

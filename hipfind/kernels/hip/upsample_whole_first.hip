@@ -5,10 +5,10 @@
 
 constexpr int OWN = COLUMNS * SW, HALO = SW / 2;
 
-// Where the columns on both sides lie, as distances from the item's first one. Beyond a border it is the item's own
-// columns again, whose weights come in reverse order then.
+// Where the item's columns and those on both sides of them lie in row 0. Beyond a border it is the item's own columns
+// again, whose weights come in reverse order then.
 struct Reader {
-    int before, behind;
+    const elem_t *own, *before, *behind;
     acc_t weights_before[HALO], weights_behind[HALO];
 #if CORNERS
     acc_t taps[COLUMNS][4];
@@ -21,8 +21,9 @@ HF_DEVICE acc_t weight_at(const Reader&, int, int tap) { return weight_of(SW, ta
 #endif
 HF_DEVICE Reader reader_of(const Part& part, int width) {
     Reader reader;
-    reader.before = part.is_first ? 0 : -HALO;
-    reader.behind = part.is_last ? OWN - HALO : OWN;
+    reader.own = part.dy;
+    reader.before = part.dy - (part.is_first ? 0 : HALO);
+    reader.behind = part.dy + (part.is_last ? OWN - HALO : OWN);
     HF_UNROLL for (int o = 0; o < HALO; ++o) {
         const acc_t rising = weight_of(SW, o), falling = weight_of(SW, HALO - 1 - o);
         reader.weights_before[o] = part.is_first ? falling : rising;
@@ -52,10 +53,11 @@ HF_DEVICE void read_line(Vector<COUNT>& line, const elem_t* HF_RESTRICT from) {
         HF_UNROLL for (int e = 0; e < COUNT; ++e) line.elements[e] = from[e];
 }
 template <bool WIDE>
-HF_DEVICE void read(Lines& lines, const Reader& reader, const elem_t* HF_RESTRICT row) {
-    HF_UNROLL for (int l = 0; l < OWN / LINE; ++l) read_line<WIDE>(lines.own[l], row + l * LINE);
-    HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.before[l], row + reader.before + l * SIDE);
-    HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.behind[l], row + reader.behind + l * SIDE);
+HF_DEVICE void read(Lines& lines, const Reader& reader, int64 row) {
+    const elem_t *own = behind(reader.own, row), *left = behind(reader.before, row), *right = behind(reader.behind, row);
+    HF_UNROLL for (int l = 0; l < OWN / LINE; ++l) read_line<WIDE>(lines.own[l], own + l * LINE);
+    HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.before[l], left + l * SIDE);
+    HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.behind[l], right + l * SIDE);
 }
 HF_DEVICE void sum_columns(acc_t (&sums)[COLUMNS], const Reader& reader, const Lines& lines) {
     HF_UNROLL for (int o = 0; o < HALO; ++o) {
@@ -72,7 +74,7 @@ HF_DEVICE void sum_columns(acc_t (&sums)[COLUMNS], const Reader& reader, const L
 }
 
 template <typename W>
-HF_DEVICE void sum_rows(acc_t (&sums)[ROWS][COLUMNS], const Reader& reader, const elem_t* const (&rows)[ROWS], W) {
+HF_DEVICE void sum_rows(acc_t (&sums)[ROWS][COLUMNS], const Reader& reader, const int64 (&rows)[ROWS], W) {
     Lines lines[ROWS];
     HF_UNROLL for (int r = 0; r < ROWS; ++r) read<W::value>(lines[r], reader, rows[r]);
     HF_UNROLL for (int r = 0; r < ROWS; ++r) sum_columns(sums[r], reader, lines[r]);

@@ -6,6 +6,7 @@ constexpr int OWN = COLUMNS * SW, HALO = SW / 2, SEEN = OWN + 2 * HALO;
 // Where columns of dy lie, as distances from the item's first one: its own, and those on both sides of them. Beyond a
 // border it is the item's own columns again, backwards.
 struct Reader {
+    const elem_t* first;
     int64 pixel, before, before_step, behind, behind_step;
 #if CORNERS
     acc_t taps[COLUMNS][4];
@@ -18,6 +19,7 @@ HF_DEVICE acc_t weight_at(const Reader&, int, int tap) { return weight_of(SW, ta
 #endif
 HF_DEVICE Reader reader_of(const Part& part, int64 pixel, int width) {
     Reader reader;
+    reader.first = part.dy;
     reader.pixel = pixel;
     reader.before = (part.is_first ? HALO - 1 : -HALO) * pixel;
     reader.before_step = part.is_first ? -pixel : pixel;
@@ -73,8 +75,8 @@ HF_DEVICE void sum_row(acc_t (&sums)[SUMS], const Reader& reader, const elem_t* 
     }
 }
 template <typename W>
-HF_DEVICE void sum_rows(acc_t (&sums)[ROWS][SUMS], const Reader& reader, const elem_t* const (&rows)[ROWS], W wide) {
-    HF_UNROLL for (int r = 0; r < ROWS; ++r) sum_row(sums[r], reader, rows[r], wide);
+HF_DEVICE void sum_rows(acc_t (&sums)[ROWS][SUMS], const Reader& reader, const int64 (&rows)[ROWS], W wide) {
+    HF_UNROLL for (int r = 0; r < ROWS; ++r) sum_row(sums[r], reader, behind(reader.first, rows[r]), wide);
 }
 
 HF_DEVICE void put_row(const Reader&, elem_t* HF_RESTRICT to, const acc_t (&total)[SUMS], int64 pixel, bool wide) {

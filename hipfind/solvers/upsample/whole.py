@@ -36,7 +36,8 @@ _FEW_PIXELS_PER_UNIT = 128
 _TILES = (16, 8, 4, 2, 1)
 """Pixels of a group, in order of preference: the more, the fewer columns are read twice."""
 _GROUPS_PER_UNIT = 1.5
-_MOST_STEP = 2**31 - 1
+_MOST_BYTES = 2**32 - 1
+"""From a row to the next."""
 _FEW_CHANNELS = 4
 """That a thread takes of wide windows on RDNA, whose compiler reads all of them first, into too many registers else."""
 _REGISTERS = (("HF_BLOCKS", "2"),)
@@ -61,8 +62,9 @@ class UpsampleBwdWhole(Solver[UpsampleProblem]):
             return no(Reason.SPECIALIZED, f"only for scales of 1/2, {_SCALES} on both axes: {h} and {w}")
         if not (has_neighbouring_columns(problem) or has_neighbouring_channels(problem)):
             return rules.no_neighbours(problem)
-        if problem.dy.strides[2] > _MOST_STEP:
-            return no(Reason.TOO_LARGE, f"rows of dy are {problem.dy.strides[2]} elements apart")
+        step = max(problem.dy.strides[2], problem.dx.strides[2]) * problem.dtype.itemsize
+        if step > _MOST_BYTES:
+            return no(Reason.TOO_LARGE, f"rows are {step} bytes apart")
         return rules.feasible(target, self.GetSolution(target, problem))
 
     def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:

@@ -46,6 +46,9 @@ def test_steps_of_each_solver() -> None:
     assert words("UpsampleBwdScatter", problem) == ["clear", "upsample_scatter"]
     assert words("UpsampleBwdScatter", create(dtype="bf16")) == ["clear", "upsample_scatter", "sum_partials"]
     assert words("UpsampleBwdScatter", create(dx_strides=(300, 100, 11, 2)))[-1] == "sum_partials"
+    assert words("UpsampleBwdWhole", create()) == ["upsample_whole_first"]
+    assert words("UpsampleBwdWhole", create(layout="NHWC")) == ["upsample_whole_last"]
+    assert words("UpsampleBwdWhole", create(dx=(2, 3, 8, 4), dy=(2, 3, 4, 2))) == ["upsample_half"]
     assert words("UpsampleEmptyBatch", create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10))) == []
 
 
@@ -74,6 +77,35 @@ def test_refusals() -> None:
     assert refusal(SOLVERS["UpsampleBwdBlock"], create(dx=(1, 7001, 2, 2), dy=(1, 7001, 4, 4), layout="NHWC")) is (
         Reason.TOO_LARGE
     )
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"dy": (2, 3, 18, 15)},
+        {"dy": (2, 3, 45, 25)},
+        {"dy": (2, 3, 27, 15), "align_corners": True},
+        {"dx": (2, 3, 1, 5), "dy": (2, 3, 2, 10), "align_corners": True},
+        {"dx": (2, 3, 8, 5), "dy": (2, 3, 4, 2), "scales": 0.5},
+        {"scales": (2.1, 2.0)},
+    ],
+    ids=str,
+)
+def test_whole_scales_only(attributes: dict[str, Any]) -> None:
+    """Two scales, one without a kernel, corners that move windows, odd halves, a factor that is not what sizes say."""
+    assert refusal(SOLVERS["UpsampleBwdWhole"], create(**attributes)) is Reason.SPECIALIZED
+
+
+def test_rows_of_whole_scales_are_counted_in_32_bits() -> None:
+    far = create(dx=(1, 1, 2, 2), dy=(1, 1, 4, 4), dy_strides=(2**40, 2**40, 2**30, 1))
+    assert refusal(SOLVERS["UpsampleBwdWhole"], far) is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize(("layout", "entry"), [("NCHW", "upsample_whole_first"), ("NHWC", "upsample_whole_last")])
+def test_groups_share_large_windows_where_there_are_few_pixels(layout: str, entry: str) -> None:
+    few, many = (UpsampleProblem.create("bwd", (n, 3, 32, 32), scales=32, dtype="bf16", layout=layout) for n in (1, 64))
+    assert words("UpsampleBwdWhole", few) == ["upsample_whole_group"]
+    assert words("UpsampleBwdWhole", many) == words("UpsampleBwdWhole", few, HOST) == [entry]
 
 
 def test_only_the_scatter_is_refused_where_a_gpu_must_be_deterministic() -> None:
