@@ -90,18 +90,25 @@ def _make_call(direction: str, first: torch.Tensor, second: torch.Tensor, length
     return make_call(problem, (first, second), window.layout)
 
 
-def run_conv(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: str) -> torch.Tensor:
+def run_conv(
+    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str
+) -> torch.Tensor:
     """One direction on real tensors, by hipfind or, where the window says so, by torch."""
     if window[-1] != "/" and direction in decode(window).by_torch:
-        return _by_torch(direction, first, second, lengths, decode(window))
-    return call_of(direction, first, second, lengths, window)(first, second)
+        return _by_torch(direction, first, second, bias, lengths, decode(window))
+    made = call_of(direction, first, second, lengths, window)(first, second)
+    if bias is not None:
+        made.add_(bias.view(-1, *(1,) * (made.dim() - 2)))
+    return made
 
 
-def _by_torch(direction: str, first: torch.Tensor, second: torch.Tensor, lengths: Any, window: Window) -> torch.Tensor:
+def _by_torch(
+    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: Window
+) -> torch.Tensor:
     """As torch's own module does it. torch gives the window's layout by itself in all but odd cases."""
     rest = (window.stride, window.pad, window.dilation, window.is_transposed, window.output_padding, window.groups)
     if direction == "fwd":
-        made = torch.ops.aten.convolution(first, second, None, *rest)
+        made = torch.ops.aten.convolution(first, second, bias, *rest)
     else:
         # Only the look of the third tensor is read.
         third = first.new_empty_strided(lengths, packed_strides(tuple(lengths), window.layout))
@@ -111,19 +118,10 @@ def _by_torch(direction: str, first: torch.Tensor, second: torch.Tensor, lengths
     return made.contiguous(memory_format=FORMATS[window.layout])
 
 
-def _run(
-    direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str
-) -> torch.Tensor:
-    made = run_conv(direction, first, second, lengths, window)
-    if bias is not None:
-        made.add_(bias.view(-1, *(1,) * (made.dim() - 2)))
-    return made
-
-
 for _key in ("CPU", "CUDA"):
-    library.impl("conv_fwd", lambda x, w, bias, window: _run("fwd", x, w, bias, None, window), _key)
-    library.impl("conv_bwd", lambda dy, w, shape, window: _run("bwd", dy, w, None, shape, window), _key)
-    library.impl("conv_wrw", lambda dy, x, shape, window: _run("wrw", dy, x, None, shape, window), _key)
+    library.impl("conv_fwd", lambda x, w, bias, window: run_conv("fwd", x, w, bias, None, window), _key)
+    library.impl("conv_bwd", lambda dy, w, shape, window: run_conv("bwd", dy, w, None, shape, window), _key)
+    library.impl("conv_wrw", lambda dy, x, shape, window: run_conv("wrw", dy, x, None, shape, window), _key)
 
 
 # fakes --------------------------------------------------------------------------------------------------------------
@@ -171,7 +169,7 @@ def _below_autograd(
     direction: str, first: torch.Tensor, second: torch.Tensor, bias: Any, lengths: Any, window: str, is_plain: bool
 ) -> torch.Tensor:
     if is_plain:
-        return _run(direction, first, second, bias, lengths, window)
+        return run_conv(direction, first, second, bias, lengths, window)
     with torch._C._AutoDispatchBelowAutograd():
         return _contract(direction, first, second, bias, lengths, window)
 
@@ -221,7 +219,7 @@ class _Conv(_SingleLevelFunction):  # type: ignore[misc]  # torch is not typed h
                 given = {made: gradient, roles[1 - index]: saved[1 - index]}
                 first, second = (given[role] for role in _INPUTS[direction])
                 is_plain = not torch.is_grad_enabled() and are_plain(first, second)
-                run = _run if is_plain else _contract
+                run = run_conv if is_plain else _contract
                 grads[index] = run(direction, first, second, None, ctx.shapes[index], window)
         bias = gradient.sum((0, *range(2, gradient.dim()))) if needs[3] else None
         return None, *grads, bias, None, None, None

@@ -141,7 +141,7 @@ def torch_run(call: AnyCall, direction: str) -> Run:
 def _conv_run(call: ConvCall, direction: str, window: str) -> Run:
     first, second = (look.new() for look in call.operands(direction))
     lengths = call.result_lengths(direction)
-    return lambda: conv_operators.run_conv(direction, first, second, lengths, window)
+    return lambda: conv_operators.run_conv(direction, first, second, None, lengths, window)
 
 
 def _same_padding_run(call: ConvCall, direction: str) -> Run:

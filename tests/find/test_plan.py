@@ -52,6 +52,20 @@ def test_a_plan_gives_the_right_result(direction: str, layout: str, dtype: str) 
     run(hf.ConvProblem.create(direction, **SEED, layout=layout, dtype=dtype))
 
 
+@pytest.mark.parametrize("mode", ["convolution", "transpose"])
+@pytest.mark.parametrize("direction", ["fwd", "bwd", "wrw"])
+def test_a_plan_runs_on_bare_addresses(direction: str, mode: str) -> None:
+    problem = hf.ConvProblem.create(direction, x=(3, 4, 9, 8), w=(4, 4, 3, 3), pad=1, mode=mode)
+    arrays, plan = make_arrays(problem, seed=2), hf.plan(problem)
+    inputs = [arrays[role] for role in problem.inputs]
+    expected, out = plan(*inputs), np.full(problem.tensor(problem.output).lengths, np.nan, np.float32)
+    room = np.zeros(plan.workspace_bytes + 64, np.uint8)
+    for workspace in (0, -(-room.ctypes.data // 64) * 64):
+        out.fill(np.nan)
+        plan.run([one.ctypes.data for one in inputs], out.ctypes.data, workspace)
+        assert np.array_equal(out, expected)
+
+
 @pytest.mark.parametrize("direction", ["fwd", "bwd", "wrw"])
 def test_transposed_convolutions_take_their_arrays_in_their_own_order(direction: str) -> None:
     """B43: C != K, groups, output padding."""
