@@ -247,7 +247,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16" if on_gpu else "fp32")
     parser.add_argument("--seconds", type=float, default=10.0, help="for the race of each part")
     parser.add_argument("--race-seconds", type=float, default=0.3, help="for each direction's race in optimize")
-    parser.add_argument("--find-seconds", type=float, default=10.0, help="for measuring in each Find")
+    parser.add_argument("--find-seconds", type=float, default=3.0, help="for measuring in each Find")
     parser.add_argument("--find-mode", default="hybrid")
     parser.add_argument("--tune", action="store_true", help="search perf configs, too")
     parser.add_argument("--db", default="", help="perf DB to use and keep; default: a new one")
@@ -282,12 +282,10 @@ def main() -> None:
             rows.append(row)
             texts.append(f"{name}:\n\n```\n{made}\n```")
             print("  ".join(f"{key}={report.cell(value)}" for key, value in row.items()), f"\n{made}\n", flush=True)
-        write(rows, texts, device, options)
+            write(rows, texts, device, options)  # after each part: a run may be ended by its machine
 
 
 def write(rows: list[dict[str, Any]], texts: list[str], device: torch.device, options: argparse.Namespace) -> None:
-    if not rows:
-        return
     kind = "host" if device.type == "cpu" else "hip" if torch.version.hip else "cuda"
     ours = get_device(kind)
     versions = {"torch": torch.__version__, "hipfind": hipfind.__version__, "models": options.source}
@@ -306,7 +304,6 @@ def write(rows: list[dict[str, Any]], texts: list[str], device: torch.device, op
     report.write(
         out, "Models before and after hipfind.torch.optimize", facts, rows, notes + "\n\n" + "\n\n".join(texts)
     )
-    print("\n".join(report.markdown_table(rows)))
 
 
 if __name__ == "__main__":

@@ -24,9 +24,11 @@ class Case:
     lengths: tuple[tuple[int, ...], ...]
     arguments: dict[str, Any]
 
-    def tensors(self, dtype: torch.dtype, channels_last: bool = False) -> list[torch.Tensor]:
+    def tensors(
+        self, dtype: torch.dtype, channels_last: bool = False, where: torch.device | str = "cpu"
+    ) -> list[torch.Tensor]:
         """Random tensors that ask for gradients."""
-        made = [torch.randn(lengths, dtype=torch.float64).to(dtype) for lengths in self.lengths]
+        made = [torch.randn(lengths, dtype=torch.float64).to(where, dtype) for lengths in self.lengths]
         formats = {4: torch.channels_last, 5: torch.channels_last_3d}
         if channels_last and made[0].dim() in formats:
             made = [one.to(memory_format=formats[one.dim()]) if one.dim() in formats else one for one in made]
@@ -77,7 +79,7 @@ def outputs(case: Case, function: Callable[..., torch.Tensor], tensors: list[tor
     """The result, and the gradients of all tensors for a gradient that is the same for every function."""
     y = case.run(function, tensors)
     torch.manual_seed(1)
-    dy = torch.randn(y.shape, dtype=torch.float64).to(y.dtype)
+    dy = torch.randn(y.shape, dtype=torch.float64).to(y)
     return [y.detach(), *torch.autograd.grad(y, tensors, dy)]
 
 
@@ -86,5 +88,5 @@ def check(made: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, roundi
     kind = DType.parse(dtype)
     most = limit(kind, LONGEST) + (roundings - 1) * kind.epsilon / 2
     assert made.dtype is dtype
-    error = relative_error(made.double().numpy(), expected.double().numpy())
+    error = relative_error(made.double().cpu().numpy(), expected.double().cpu().numpy())
     assert error <= most, f"error {error:.3g}, limit {most:.3g}"

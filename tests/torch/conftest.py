@@ -8,10 +8,14 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from hipfind import settings
+
+if TYPE_CHECKING:
+    import torch
 
 collect_ignore_glob = [] if importlib.util.find_spec("torch") else ["test_*.py"]
 
@@ -26,6 +30,15 @@ def _alone(tmp_path: Path) -> Iterator[None]:
     with settings.override(user_db_path=str(tmp_path / "hipfind.db"), device="host"):
         yield
     torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def where(device_name: str) -> Iterator[torch.device]:
+    """torch's name of the device that was asked for; AMD's GPUs are "cuda" to it, too. fp32 is fp32 there."""
+    import torch
+
+    with torch.backends.cudnn.flags(enabled=True, allow_tf32=False):
+        yield torch.device("cpu" if device_name == "host" else device_name.replace("hip", "cuda"))
 
 
 @pytest.fixture

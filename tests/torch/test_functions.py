@@ -28,21 +28,25 @@ every_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @every_case
 @pytest.mark.parametrize("channels_last", [False, True], ids=["first", "last"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
-def test_results_and_gradients_are_torchs(case: Case, dtype: torch.dtype, channels_last: bool) -> None:
-    tensors = case.tensors(dtype, channels_last)
-    exact = [one.detach().double().requires_grad_() for one in tensors]
+def test_results_and_gradients_are_torchs(
+    case: Case, dtype: torch.dtype, channels_last: bool, where: torch.device
+) -> None:
+    tensors = case.tensors(dtype, channels_last, where)
+    exact = [one.detach().cpu().double().requires_grad_() for one in tensors]
     made, expected = outputs(case, case.ours, tensors), outputs(case, case.theirs, exact)
     check(made[0], expected[0], dtype, roundings=1 + (len(tensors) == 3))
     for gradient, exact_gradient in zip(made[1:3], expected[1:3], strict=True):
         check(gradient, exact_gradient, dtype)
     if len(tensors) == 3:  # summed by torch
-        torch.testing.assert_close(made[3].double(), expected[3], rtol=0.02, atol=0.02)
+        torch.testing.assert_close(made[3].cpu().double(), expected[3], rtol=0.02, atol=0.02)
 
 
 @every_case
 @pytest.mark.parametrize("channels_last", [False, True], ids=["first", "last"])
-def test_results_lie_as_torchs_and_gradients_as_their_tensors(case: Case, channels_last: bool) -> None:
-    tensors = case.tensors(torch.float32, channels_last)
+def test_results_lie_as_torchs_and_gradients_as_their_tensors(
+    case: Case, channels_last: bool, where: torch.device
+) -> None:
+    tensors = case.tensors(torch.float32, channels_last, where)
     made = outputs(case, case.ours, tensors)
     expected = [case.run(case.theirs, tensors), *tensors]
     for ours, other in zip(made, expected, strict=True):
@@ -52,18 +56,18 @@ def test_results_lie_as_torchs_and_gradients_as_their_tensors(case: Case, channe
 
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.name != "no_batch"], ids=lambda case: case.name)
-def test_first_and_second_derivatives(case: Case) -> None:
-    tensors = case.tensors(torch.float64)
+def test_first_and_second_derivatives(case: Case, where: torch.device) -> None:
+    tensors = case.tensors(torch.float64, where=where)
     assert gradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True, check_forward_ad=True)
     assert gradgradcheck(lambda *given: case.run(case.ours, list(given)), tensors, fast_mode=True)
 
 
 @pytest.mark.parametrize("name", ["3x3", "3d", "transposed", "up"])
-def test_strided_inputs_and_gradients(name: str) -> None:
+def test_strided_inputs_and_gradients(name: str, where: torch.device) -> None:
     """A step of two in the last axis, transposed axes, and a gradient that is one number everywhere."""
     case = BY_NAME[name]
-    plain = case.tensors(torch.float64)
-    wide = torch.zeros(*plain[0].shape[:-1], 2 * plain[0].shape[-1], dtype=torch.float64)
+    plain = case.tensors(torch.float64, where=where)
+    wide = torch.zeros(*plain[0].shape[:-1], 2 * plain[0].shape[-1], dtype=torch.float64, device=where)
     wide[..., ::2] = plain[0].detach()
     turned = [one.detach().transpose(-1, -2).contiguous().transpose(-1, -2) for one in plain[1:2]]
     strided = [wide[..., ::2], *turned, *(one.detach() for one in plain[2:])]
@@ -119,11 +123,11 @@ def test_an_input_changed_in_place_is_noticed() -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_autocast_casts_as_torch_does(dtype: torch.dtype) -> None:
+def test_autocast_casts_as_torch_does(dtype: torch.dtype, where: torch.device) -> None:
     for name in ("3x3", "3d", "transposed"):
         case = BY_NAME[name]
-        tensors = case.tensors(torch.float32)
-        with torch.autocast("cpu", dtype):
+        tensors = case.tensors(torch.float32, where=where)
+        with torch.autocast(where.type, dtype):
             made, expected = case.run(case.ours, tensors), case.run(case.theirs, tensors)
             double = [one.detach().double() for one in tensors]
             assert case.run(case.ours, double).dtype is torch.float64
@@ -131,8 +135,8 @@ def test_autocast_casts_as_torch_does(dtype: torch.dtype) -> None:
         rounded = [one.detach().to(dtype).double() for one in tensors]
         check(made.detach(), case.run(case.theirs, rounded), dtype, roundings=2)
         assert all(one.dtype is torch.float32 for one in torch.autograd.grad(made.sum(), tensors))
-    x = torch.randn(1, 2, 3, 3, requires_grad=True)
-    with torch.autocast("cpu", dtype):
+    x = torch.randn(1, 2, 3, 3, device=where, requires_grad=True)
+    with torch.autocast(where.type, dtype):
         assert hft.upsample_bilinear2d(x, 6).dtype is F.interpolate(x, 6, mode="bilinear").dtype
 
 
@@ -172,6 +176,22 @@ def test_threads_share_calls_and_get_their_own_results() -> None:
     for thread in threads:
         thread.join()
     assert failures == []
+
+
+def test_work_is_queued_on_torchs_current_stream(where: torch.device) -> None:
+    """On a GPU: a stream that is busy delays the call, and what follows on the stream sees its result."""
+    if where.type == "cpu":
+        pytest.skip("a CPU has no streams")
+    x, w = torch.zeros(8, 64, 56, 56, device=where), torch.ones(64, 64, 3, 3, device=where)
+    hft.conv2d(x, w)
+    stream = torch.cuda.Stream(where)
+    stream.wait_stream(torch.cuda.current_stream(where))
+    with torch.cuda.stream(stream):
+        torch.cuda._sleep(50_000_000)
+        x.fill_(1.0)
+        total = hft.conv2d(x, w).sum()
+    torch.cuda.synchronize(where)
+    assert float(total) == 8 * 64 * 54 * 54 * 64 * 9
 
 
 def test_signatures_are_torchs() -> None:
