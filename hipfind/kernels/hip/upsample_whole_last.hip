@@ -1,4 +1,6 @@
-// Neighbouring channels: an item takes PACK of them, and the windows of COLUMNS pixels. See upsample_whole.h.
+// Neighbouring channels: an item takes PACK of them, and the windows of COLUMNS pixels. PIXEL > 0: a pixel has so many
+// elements, and pixels of dy are neighbours; single elements then cost no instruction for their address. See
+// upsample_whole.h.
 #include "upsample_whole.h"
 
 constexpr int OWN = COLUMNS * SW, HALO = SW / 2, SEEN = OWN + 2 * HALO;
@@ -92,7 +94,7 @@ HF_KERNEL(upsample_whole_last, const elem_t* HF_RESTRICT dy, elem_t* HF_RESTRICT
     const bool wide_dx = p.wide_dx && is_aligned<PACK>(dx);
     HF_FOR_ITEMS(item) {
         const Part part = part_of(p, dy, dx, item);
-        const Reader reader = reader_of(part, p.dy.pixel, int(p.width));
+        const Reader reader = reader_of(part, PIXEL > 0 ? PIXEL : p.dy.pixel, int(p.width));
         if (wide_dy)
             go(part, reader, p, Wide<true>(), wide_dx);
         else

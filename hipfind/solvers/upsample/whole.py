@@ -36,6 +36,8 @@ _FEW_PIXELS_PER_UNIT = 128
 _TILES = (16, 8, 4, 2, 1)
 """Pixels of a group, in order of preference: the more, the fewer columns are read twice."""
 _GROUPS_PER_UNIT = 1.5
+_FEW_SINGLES = 32
+"""Channels of a pixel that are a constant of the kernel where they are read one by one: more of the time is theirs."""
 _MOST_BYTES = 2**32 - 1
 """From a row to the next."""
 _FEW_CHANNELS = 4
@@ -118,7 +120,8 @@ def _whole_step(target: Target, problem: UpsampleProblem) -> KernelStep:
             line = min(line, _FEW_CHANNELS)
         columns = rules.pack_of(width, 2 if line > 1 and scale < 8 else 4 if line == 1 and scale <= 8 else 1)
         packs, source, rows_at_once = problem.c // line, "upsample_whole_last", 1
-        defines.append(("PACK", str(line)))
+        pixel = problem.c if line == 1 and planes.is_flat and problem.c <= _FEW_SINGLES else 0
+        defines += [("PACK", str(line)), ("PIXEL", str(pixel))]
         wide_dx = planes.dx.are_multiples(line)
     else:
         columns = rules.pack_of(width, max(line // scale, 1))
