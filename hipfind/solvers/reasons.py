@@ -24,6 +24,7 @@ class Reason(enum.Enum):
     CHANNELS = "number of channels not supported"
     NDIM = "number of spatial dimensions not supported"
     SCALING = "alpha or beta not supported"
+    SCALE = "scale of a resize not supported"
     DETERMINISTIC = "not deterministic"
     NO_COMPILER = "no compiler for portable kernels on this device"
     NO_TRITON = "no matrix cores that Triton can be compiled for here"

@@ -93,7 +93,7 @@ def test_refusals() -> None:
 )
 def test_whole_scales_only(attributes: dict[str, Any]) -> None:
     """Two scales, one without a kernel, corners that move windows, odd halves, a factor that is not what sizes say."""
-    assert refusal(SOLVERS["UpsampleBwdWhole"], create(**attributes)) is Reason.SPECIALIZED
+    assert refusal(SOLVERS["UpsampleBwdWhole"], create(**attributes)) is Reason.SCALE
 
 
 def test_rows_of_whole_scales_are_counted_in_32_bits() -> None:
