@@ -16,8 +16,6 @@ _LINE_BYTES = 16
 _THREADS_PER_UNIT = 1536
 _ROWS = (16, 8, 4)
 """Pixel rows of a strip, in order of preference; one more is read than there are."""
-_READ_TWICE = 0.25
-"""Share of the rows that two strips look at which comes from memory twice: both read them at nearly the same time."""
 _FEW_PIXELS_PER_UNIT = 128
 """Elements of dx: with fewer, threads would have too many rows of dy each."""
 _TILES = (16, 8, 4, 2, 1)
@@ -85,7 +83,7 @@ def _strip_step(target: Target, problem: UpsampleProblem, scale: int) -> KernelS
         ),
         items=items * strips,
         flops=4 * problem.dy.elements,
-        bytes=int(problem.dy.nbytes * (1 + _READ_TWICE / rows)) + problem.dx.nbytes,
+        bytes=problem.min_bytes,  # two strips read the rows that both look at at nearly the same time: once from memory
         efficiency=0.025 if target.is_host else 0.2,
     )  # fmt: skip
 
