@@ -1,6 +1,6 @@
 """Training steps of PyTorch models before and after hipfind.torch.optimize, interleaved in one process.
 
-    python -m benchmarks.torch_models [--only unet] [--device cuda|cpu] [--dtype bf16] [--seconds 10] [--out FILE]
+    python -m benchmarks.torch_models [--only unet,vit] [--device cuda|cpu] [--dtype bf16] [--seconds 10] [--out FILE]
                                       [--find-mode hybrid] [--tune] [--source transformers|timm] [--channels-last]
 
 Parts: patch_embedding (64 images of 224x224, 16x16 patches, width 768), qwen2vl (8192 patches), unet (512x512, bilinear
@@ -242,7 +242,7 @@ def measure(name: str, device: torch.device, options: argparse.Namespace) -> tup
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     on_gpu = torch.cuda.is_available()
-    parser.add_argument("--only", default="", help=f"parts whose name contains this: {', '.join(PARTS)}")
+    parser.add_argument("--only", default="", help=f"parts, by commas, of {', '.join(PARTS)}")
     parser.add_argument("--device", default="cuda" if on_gpu else "cpu")
     parser.add_argument("--dtype", choices=sorted(DTYPES), default="bf16" if on_gpu else "fp32")
     parser.add_argument("--seconds", type=float, default=10.0, help="for the race of each part")
@@ -273,7 +273,7 @@ def main() -> None:
         os.environ["HIPFIND_FIND_TIME_LIMIT_MS"] = str(int(options.find_seconds * 1e3))
         settings.reload()
         torch.backends.cudnn.benchmark = True
-        for name in [name for name in PARTS if options.only in name]:
+        for name in [name for name in PARTS if name in options.only.split(",") or not options.only]:
             try:
                 row, made = measure(name, device, options)
             except (HipfindError, RuntimeError, ImportError) as error:
