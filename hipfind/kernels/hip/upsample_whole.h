@@ -25,8 +25,9 @@ HF_DEVICE acc_t weight_of(int scale, int output) {
     return acc_t(2 * rank + 1 + scale % 2) / acc_t(2 * scale);
 }
 
-// With align_corners and twice as many outputs as pixels (CORNERS), pixel k of n looks at the outputs 2 k - 1 to 2 k + 2
-// as well, with weights that depend on k. At a border the output that the mirror doubles has the weight 1 in all.
+// With align_corners and twice as many outputs as pixels (CORNERS), pixel k of n looks at the outputs 2 k - 1 to
+// 2 k + 2 as well, with weights that depend on k. At a border the output that the mirror doubles has the weight 1 in
+// all.
 HF_DEVICE acc_t corner_weight(int tap, int pixel, int size, acc_t unit) {
     const int parts = tap == 0 ? size - pixel : tap == 1 ? 2 * size - 1 - pixel : tap == 2 ? size + pixel : pixel + 1;
     const bool is_doubled = tap < 2 ? pixel == 0 : pixel == size - 1;
@@ -75,8 +76,8 @@ HF_DEVICE Part part_of(const WholeParams& p, const elem_t* dy, elem_t* dx, int64
 HF_DEVICE int larger(int a, int b) { return a > b ? a : b; }
 HF_DEVICE int smaller(int a, int b) { return a < b ? a : b; }
 
-// Distance in bytes of a row from the first one, for steps of less than 2^32 bytes. A compiler that has widened the step
-// ahead of a loop does not see that one instruction is enough.
+// Distance in bytes of a row from the first one, for steps of less than 2^32 bytes. A compiler that has widened the
+// step ahead of a loop does not see that one instruction is enough.
 HF_DEVICE int64 distance(int row, uint32 step_bytes) {
 #if defined(HF_CUDA)
     int64 product;
@@ -108,7 +109,8 @@ struct Wide {
 };
 
 // Goes down or up a strip. The kernel's own are `Reader`, which says where columns lie, sum_rows(sums, reader, rows,
-// wide), which sums ROWS rows of dy, so many bytes from the first, over columns, and put_row(reader, to, total, pixel step, wide).
+// wide), which sums ROWS rows of dy, so many bytes from the first, over columns, and put_row(reader, to, total,
+// pixel step, wide).
 template <typename Reader, typename W>
 HF_DEVICE void go(const Part& part, const Reader& reader, const WholeParams& p, W wide_dy, bool wide_dx) {
     acc_t total[SUMS], next[SUMS];  // of the pixel rows behind and ahead of the rows that are read

@@ -1,5 +1,5 @@
-// Rows of neighbouring pixels: an item reads its COLUMNS * SW columns of dy in lines of LINE elements, and SW / 2 on each
-// side of them in lines of SIDE. See upsample_whole.h.
+// Rows of neighbouring pixels: an item reads its COLUMNS * SW columns of dy in lines of LINE elements, and SW / 2 on
+// each side of them in lines of SIDE. See upsample_whole.h.
 #define PACK 1
 #include "upsample_whole.h"
 
@@ -54,7 +54,8 @@ HF_DEVICE void read_line(Vector<COUNT>& line, const elem_t* HF_RESTRICT from) {
 }
 template <bool WIDE>
 HF_DEVICE void read(Lines& lines, const Reader& reader, int64 row) {
-    const elem_t *own = behind(reader.own, row), *left = behind(reader.before, row), *right = behind(reader.behind, row);
+    const elem_t* own = behind(reader.own, row);
+    const elem_t *left = behind(reader.before, row), *right = behind(reader.behind, row);
     HF_UNROLL for (int l = 0; l < OWN / LINE; ++l) read_line<WIDE>(lines.own[l], own + l * LINE);
     HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.before[l], left + l * SIDE);
     HF_UNROLL for (int l = 0; l < HALO / SIDE; ++l) read_line<WIDE>(lines.behind[l], right + l * SIDE);

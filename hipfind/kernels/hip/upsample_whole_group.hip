@@ -49,7 +49,8 @@ HF_DEVICE void add(acc_t (&sums)[LINE], const Vector<LINE>& line, int index) {
     HF_UNROLL for (int e = 0; e < LINE; ++e) sums[e] += weight * element_of(line, e);
 }
 HF_DEVICE void sum_rows(
-    acc_t* HF_RESTRICT to, const elem_t* HF_RESTRICT line, const GroupParams& p, const Tile& tile, int part, bool wide) {
+    acc_t* HF_RESTRICT to, const elem_t* HF_RESTRICT line, const GroupParams& p, const Tile& tile, int part,
+    bool wide) {
     const int parts = int(p.parts);
     acc_t sums[LINE];
     HF_UNROLL for (int e = 0; e < LINE; ++e) sums[e] = 0;
@@ -73,7 +74,8 @@ HF_DEVICE void sum_rows(
 }
 
 // One channel of a pixel, over every parts_w'th column of its window.
-HF_DEVICE acc_t sum_columns(const acc_t* HF_RESTRICT sums, const GroupParams& p, const Tile& tile, int output, int part) {
+HF_DEVICE acc_t sum_columns(
+    const acc_t* HF_RESTRICT sums, const GroupParams& p, const Tile& tile, int output, int part) {
     const int inner = int(p.inner), parts = int(p.parts), parts_w = int(p.parts_w);
     const int pixel = tile.left + output / inner, channel = output % inner, pitch = tile.lines * LINE;
     acc_t sum = 0;
