@@ -1,5 +1,5 @@
 // The gradient of bilinear 2D resizing to half the pixels of both axes: every output is the mean of 2 x 2 pixels, each
-// of which gets a quarter of it. An item reads LINE neighbours: columns, which it writes as lines of twice the length to
+// of which gets a quarter of it. An item reads LINE neighbours: columns, written as lines of twice the length to
 // two rows, or channels (OUT_LINE is LINE), which it writes to four pixels. With a LINE of 1 both are the same.
 #include "upsample.h"
 
