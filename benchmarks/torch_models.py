@@ -301,9 +301,9 @@ def write(rows: list[dict[str, Any]], texts: list[str], device: torch.device, op
     out = (
         options.out or pathlib.Path(__file__).parent / "results" / f"torch_models_{'host' if kind == 'host' else 'gpu'}"
     )
-    report.write(
-        out, "Models before and after hipfind.torch.optimize", facts, rows, notes + "\n\n" + "\n\n".join(texts)
-    )
+    report.write(out, "Models before and after hipfind.torch.optimize", facts, rows, notes)
+    with out.with_suffix(".md").open("a") as file:
+        file.write("\n\n".join(["", *texts]) + "\n")
 
 
 if __name__ == "__main__":

@@ -75,7 +75,7 @@ class Report:
     def __str__(self) -> str:
         swapped = [one for one in self.decisions if one.is_swapped]
         left = [one for one in self.decisions if not one.is_swapped]
-        parts = [f"{len(swapped)} modules by hipfind, {len(left)} left as they were"]
+        parts = [f"{len(swapped)} module{'' if len(swapped) == 1 else 's'} by hipfind, {len(left)} left as they were"]
         rows = [row for group in _alike(self.decisions) for row in _rows(group)]
         if rows:
             parts += ["", *_table([_HEAD, *rows])]
