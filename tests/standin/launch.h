@@ -119,6 +119,9 @@ struct StandinCount<0, I...> {
 
 static void** standin_values;
 
+// Internal to a module: two modules may each have a type of one name, and a loader would make their layouts one.
+namespace {
+
 template <class... A>
 struct StandinLaunch {
     static constexpr StandinArgument arguments[] = {{sizeof(A), alignof(A), StandinIsPointer<A>::value}...};
@@ -151,5 +154,7 @@ struct StandinLaunch {
 
 template <class... A>
 StandinLaunch<A...> standin_launch_of(void (*)(A...));
+
+}  // namespace
 
 #define STANDIN_KERNEL(name, max_block) decltype(standin_launch_of(&name))::entry<&name>(#name, max_block),
