@@ -48,6 +48,9 @@ class TritonSolver(TunableSolver[ConvProblem, TileConfig]):
 
     algorithm = "ImplicitGEMM"
 
+    def IsDynamic(self, problem: ConvProblem) -> bool:
+        return False
+
     @abc.abstractmethod
     def product(self, target: Target, problem: ConvProblem) -> Product:
         """Sizes of the matrix product."""

@@ -49,9 +49,6 @@ class ConvTritonCellsBwd(TritonSolver):
         answer = answer and base.left_over(target, problem, ConvTritonContractBwd())
         return answer and rules.feasible(target, self.GetSolution(target, problem))
 
-    def IsDynamic(self, problem: ConvProblem) -> bool:
-        return False
-
     def product(self, target: Target, problem: ConvProblem) -> Product:
         form = _form_of(problem)
         m, k = problem.n * math.prod(form.grid), math.prod(form.outputs) * form.dy.c

@@ -10,38 +10,27 @@ Source: MIOpen's ConvAsmImplicitGemmV4R1DynamicBwd, with its phases in one launc
 
 from __future__ import annotations
 
-from hipfind.invokers.steps import Step
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.gemm import rules
 from hipfind.solvers.igemm import base
-from hipfind.solvers.igemm.base import TritonSolver
-from hipfind.solvers.igemm.gather import gather_bytes, gather_product, gather_steps
-from hipfind.solvers.igemm.tiles import Product, TileConfig
+from hipfind.solvers.igemm.gather import GatherSolver
 from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
 from hipfind.target import Target
 
 _CHANNELS = 16
 
 
-class ConvTritonIgemmBwdV4R1Dynamic(TritonSolver):
+class ConvTritonIgemmBwdV4R1Dynamic(GatherSolver):
     """Data gradients with channels in multiples of 16 a group; packed; half precision, fp32 as the static solver."""
 
     __slots__ = ()
 
     solver_id = "ConvTritonIgemmBwdV4R1Dynamic"
+    at_run_time = True
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = base.common(target, problem, "bwd") and _whole_vectors(problem)
         return answer and rules.feasible(target, self.GetSolution(target, problem))
-
-    def product(self, target: Target, problem: ConvProblem) -> Product:
-        return gather_product(target, problem, dynamic=True)
-
-    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
-        return gather_bytes(problem, self.product(target, problem), dynamic=True)
-
-    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
-        return gather_steps(problem, gather_product(target, problem, dynamic=True), config, dynamic=True)
 
 
 def _whole_vectors(problem: ConvProblem) -> Applicability:

@@ -15,7 +15,7 @@ from hipfind.kernels.spec import Constants, TritonSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.problem.tensor import LAYOUTS
 from hipfind.solvers.geometry import sizes_of
-from hipfind.solvers.igemm.base import Launch, launched, precision_of, useful_parts
+from hipfind.solvers.igemm.base import Launch, TritonSolver, launched, precision_of, useful_parts
 from hipfind.solvers.igemm.tiles import Product, TileConfig
 from hipfind.target import Target
 
@@ -121,26 +121,31 @@ def operation_of(problem: ConvProblem) -> Operation:
     return Operation("y", "x", "w", k.length, j.length, m.length, axes, (y, x, w))
 
 
-def contract_product(target: Target, problem: ConvProblem) -> Product:
-    """Its sizes."""
-    operation = operation_of(problem)
-    i, j, k = operation.i, operation.j, operation.k
-    parts = useful_parts(target, i, j, k, problem.groups, problem.tensor(problem.output).elements)
-    return Product(i, j, k, problem.groups, problem.dtype.itemsize, parts)
+class ContractSolver(TritonSolver):
+    """A convolution as one product on tensors as they lie; its solvers say where that is right."""
 
+    __slots__ = ()
 
-def contract_steps(problem: ConvProblem, product: Product, config: TileConfig) -> tuple[Step, ...]:
-    """The launch, and the sum of its parts."""
-    operation = operation_of(problem)
-    types = [(name, problem.dtype.value) for name in ("a", "b", "c")]
-    a, b, c = operation.batch if problem.groups > 1 else (0, 0, 0)  # no unknown distance in addresses
-    constants: Constants = (
-        ("I", operation.i), ("J", operation.j), ("K", operation.k),
-        *((name, flat(axes)) for name, axes in operation.axes.items()),
-        ("BATCH_A", a), ("BATCH_B", b), ("BATCH_C", c), ("PART", problem.tensor(problem.output).elements),
-        ("BM", config.m), ("BN", config.n), ("BK", config.k), ("SPLIT", config.split), ("GROUP", _BAND),
-        ("PRECISION", precision_of(problem)),
-    )  # fmt: skip
-    spec = TritonSpec("contract.py", "contract", tuple(types), (), constants, config.warps, config.stages)
-    launch = Launch((Operand(operation.a), Operand(operation.b)), prepared_bytes=0)
-    return launched(problem, product, config, spec, launch)
+    def product(self, target: Target, problem: ConvProblem) -> Product:
+        operation = operation_of(problem)
+        i, j, k = operation.i, operation.j, operation.k
+        parts = useful_parts(target, i, j, k, problem.groups, problem.tensor(problem.output).elements)
+        return Product(i, j, k, problem.groups, problem.dtype.itemsize, parts)
+
+    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
+        return 0
+
+    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
+        operation = operation_of(problem)
+        types = [(name, problem.dtype.value) for name in ("a", "b", "c")]
+        a, b, c = operation.batch if problem.groups > 1 else (0, 0, 0)  # no unknown distance in addresses
+        constants: Constants = (
+            ("I", operation.i), ("J", operation.j), ("K", operation.k),
+            *((name, flat(axes)) for name, axes in operation.axes.items()),
+            ("BATCH_A", a), ("BATCH_B", b), ("BATCH_C", c), ("PART", problem.tensor(problem.output).elements),
+            ("BM", config.m), ("BN", config.n), ("BK", config.k), ("SPLIT", config.split), ("GROUP", _BAND),
+            ("PRECISION", precision_of(problem)),
+        )  # fmt: skip
+        spec = TritonSpec("contract.py", "contract", tuple(types), (), constants, config.warps, config.stages)
+        launch = Launch((Operand(operation.a), Operand(operation.b)), prepared_bytes=0)
+        return launched(problem, self.product(target, problem), config, spec, launch)

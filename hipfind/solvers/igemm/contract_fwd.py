@@ -10,18 +10,15 @@ Source: implicit GEMM as in CUTLASS (arXiv:1410.0759), with the filter's row as 
 
 from __future__ import annotations
 
-from hipfind.invokers.steps import Step
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.gemm import rules
 from hipfind.solvers.igemm import base
-from hipfind.solvers.igemm.base import TritonSolver
-from hipfind.solvers.igemm.contract import contract_product, contract_steps
-from hipfind.solvers.igemm.tiles import Product, TileConfig
+from hipfind.solvers.igemm.contract import ContractSolver
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class ConvTritonContractFwd(TritonSolver):
+class ConvTritonContractFwd(ContractSolver):
     """Forward without padding; packed tensors of any layouts; half precision, fp32 where matrix cores take it."""
 
     __slots__ = ()
@@ -31,15 +28,3 @@ class ConvTritonContractFwd(TritonSolver):
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = base.common(target, problem, "fwd") and base.no_padding(problem)
         return answer and rules.feasible(target, self.GetSolution(target, problem))
-
-    def IsDynamic(self, problem: ConvProblem) -> bool:
-        return False
-
-    def product(self, target: Target, problem: ConvProblem) -> Product:
-        return contract_product(target, problem)
-
-    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
-        return 0
-
-    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
-        return contract_steps(problem, contract_product(target, problem), config)

@@ -10,19 +10,16 @@ Source: implicit GEMM as in cuDNN (arXiv:1410.0759).
 
 from __future__ import annotations
 
-from hipfind.invokers.steps import Step
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.gemm import rules
 from hipfind.solvers.igemm import base
-from hipfind.solvers.igemm.base import TritonSolver
 from hipfind.solvers.igemm.contract_fwd import ConvTritonContractFwd
-from hipfind.solvers.igemm.gather import gather_bytes, gather_product, gather_steps
-from hipfind.solvers.igemm.tiles import Product, TileConfig
+from hipfind.solvers.igemm.gather import GatherSolver
 from hipfind.solvers.reasons import Applicability
 from hipfind.target import Target
 
 
-class ConvTritonIgemmFwd(TritonSolver):
+class ConvTritonIgemmFwd(GatherSolver):
     """Any forward convolution of packed tensors; half precision, fp32 where matrix cores take it."""
 
     __slots__ = ()
@@ -32,15 +29,3 @@ class ConvTritonIgemmFwd(TritonSolver):
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = base.common(target, problem, "fwd") and base.left_over(target, problem, ConvTritonContractFwd())
         return answer and rules.feasible(target, self.GetSolution(target, problem))
-
-    def IsDynamic(self, problem: ConvProblem) -> bool:
-        return False
-
-    def product(self, target: Target, problem: ConvProblem) -> Product:
-        return gather_product(target, problem)
-
-    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
-        return gather_bytes(problem, self.product(target, problem))
-
-    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
-        return gather_steps(problem, gather_product(target, problem), config)

@@ -44,9 +44,6 @@ class ConvTritonRunsFwd(TritonSolver):
         answer = answer and base.left_over(target, problem, ConvTritonContractFwd())
         return answer and rules.feasible(target, self.GetSolution(target, problem))
 
-    def IsDynamic(self, problem: ConvProblem) -> bool:
-        return False
-
     def product(self, target: Target, problem: ConvProblem) -> Product:
         form = _form_of(problem)
         m = problem.n * problem.out_spatial[0] * form.grid

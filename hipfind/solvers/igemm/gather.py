@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from hipfind.invokers.steps import WORKSPACE, Operand, Step
 from hipfind.kernels.spec import Constants, TritonSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.igemm.base import (
     Launch,
+    TritonSolver,
     aligned,
     flag_bytes,
     launched,
@@ -69,59 +70,73 @@ def operands_of(problem: ConvProblem, dynamic: bool = False) -> Operands:
     return operands
 
 
-def gather_product(target: Target, problem: ConvProblem, dynamic: bool = False) -> Product:
-    """Sizes of the largest phase's product, and how many phases and groups there are."""
-    operands = operands_of(problem, dynamic)
-    axes = axes_of(problem) if problem.direction == "bwd" else ()
-    phases = math.prod(problem.stride) if axes else 1
-    out = problem.in_spatial if axes else problem.out_spatial
-    steps = problem.stride if axes else (1,) * problem.ndim
-    m = problem.n * math.prod(-(-extent // step) for extent, step in zip(out, steps, strict=True))
-    merged = operands.merged
-    n = (problem.c if axes else problem.k) // problem.groups * merged
-    taps = [-(-axis.filter // axis.tap_step) for axis in axes] if axes else operands.filter
-    k = operands.source.c // problem.groups * merged * math.prod(taps)
-    batch = problem.groups // merged * phases
-    parts = useful_parts(target, m, n, k, batch, problem.tensor(problem.output).elements)
-    return Product(m, n, k, batch, problem.dtype.itemsize, parts)
+class GatherSolver(TritonSolver):
+    """A convolution by the gather kernel, forward or backward data."""
+
+    __slots__ = ()
+
+    at_run_time: ClassVar[bool] = False
+    """Whether sizes are run-time arguments: dynamic."""
+
+    def IsDynamic(self, problem: ConvProblem) -> bool:
+        return self.at_run_time
+
+    def product(self, target: Target, problem: ConvProblem) -> Product:
+        """Sizes of the largest phase's product, and how many phases and groups there are."""
+        operands = operands_of(problem, self.at_run_time)
+        axes = axes_of(problem) if problem.direction == "bwd" else ()
+        phases = math.prod(problem.stride) if axes else 1
+        out = problem.in_spatial if axes else problem.out_spatial
+        steps = problem.stride if axes else (1,) * problem.ndim
+        m = problem.n * math.prod(-(-extent // step) for extent, step in zip(out, steps, strict=True))
+        merged = operands.merged
+        n = (problem.c if axes else problem.k) // problem.groups * merged
+        taps = [-(-axis.filter // axis.tap_step) for axis in axes] if axes else operands.filter
+        k = operands.source.c // problem.groups * merged * math.prod(taps)
+        batch = problem.groups // merged * phases
+        parts = useful_parts(target, m, n, k, batch, problem.tensor(problem.output).elements)
+        return Product(m, n, k, batch, problem.dtype.itemsize, parts)
+
+    def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
+        return _prepared_bytes(operands_of(problem, self.at_run_time), self.product(target, problem))
+
+    def steps(self, target: Target, problem: ConvProblem, config: TileConfig) -> tuple[Step, ...]:
+        """Copies where they are needed, the launch, the sum of its parts."""
+        dynamic, product = self.at_run_time, self.product(target, problem)
+        operands = operands_of(problem, dynamic)
+        numbers = _numbers(problem, operands)
+        c, merged = numbers["c"], operands.merged
+        is_flat = -(-c // config.k) * config.k > _WASTE * c
+        fixed = {
+            name: numbers.pop(name)
+            for name in tuple(numbers)
+            if not dynamic or (name in _ALWAYS and numbers[name] <= 1)
+        }
+        integers = tuple((name, 16 if name in _ALIGNABLE and value % 16 == 0 else 1) for name, value in numbers.items())
+        constants: Constants = (
+            *fixed.items(), ("BACKWARD", int(problem.direction == "bwd")), ("FLAT", int(is_flat)),
+            ("EVEN", int(c % config.k == 0)), ("DYNAMIC", int(dynamic)), ("PLAIN", int(set(problem.dilation) == {1})),
+            ("ONE", int(config.split * problem.groups // merged == 1)), ("DEEP", problem.ndim - 2),
+            ("LAST_FIRST", int(math.prod(problem.stride) <= _FEW_PHASES)),
+            ("SPLIT", config.split), ("BM", config.m), ("BN", config.n), ("BK", config.k),
+            ("GROUP", _BAND), ("MERGED", merged), ("PRECISION", precision_of(problem)),
+            ("AGAIN", 0),
+        )  # fmt: skip
+        dtype = problem.dtype.value
+        pointers = (("source", dtype), ("w", dtype), ("flags", "i32"), ("out", dtype))
+        spec = TritonSpec("gather.py", "gather", pointers, integers, constants, config.warps, config.stages)
+        launch = Launch(
+            (operands.source.operand, operands.filters.operand), _prepared_bytes(operands, product),
+            tuple(numbers.values()), Operand(WORKSPACE, aligned(operands.nbytes) if merged > 1 else 0),
+            operands.out.operand if operands.out else None, merged > 1,
+        )  # fmt: skip
+        main = launched(problem, product, config, spec, launch)
+        last = (channel_first_step(problem, operands.out, dynamic),) if operands.out else ()
+        return (*operands.source.steps, *operands.filters.steps, *main, *last)
 
 
-def gather_bytes(problem: ConvProblem, product: Product, dynamic: bool = False) -> int:
-    """Workspace in front of the parts of a split sum."""
-    operands = operands_of(problem, dynamic)
+def _prepared_bytes(operands: Operands, product: Product) -> int:
     return aligned(operands.nbytes) + (flag_bytes(product) if operands.merged > 1 else 0)
-
-
-def gather_steps(problem: ConvProblem, product: Product, config: TileConfig, dynamic: bool = False) -> tuple[Step, ...]:
-    """Copies where they are needed, the launch, the sum of its parts."""
-    operands = operands_of(problem, dynamic)
-    numbers = _numbers(problem, operands)
-    c, merged = numbers["c"], operands.merged
-    is_flat = -(-c // config.k) * config.k > _WASTE * c
-    fixed = {
-        name: numbers.pop(name) for name in tuple(numbers) if not dynamic or (name in _ALWAYS and numbers[name] <= 1)
-    }
-    integers = tuple((name, 16 if name in _ALIGNABLE and value % 16 == 0 else 1) for name, value in numbers.items())
-    constants: Constants = (
-        *fixed.items(), ("BACKWARD", int(problem.direction == "bwd")), ("FLAT", int(is_flat)),
-        ("EVEN", int(c % config.k == 0)), ("DYNAMIC", int(dynamic)), ("PLAIN", int(set(problem.dilation) == {1})),
-        ("ONE", int(config.split * problem.groups // merged == 1)), ("DEEP", problem.ndim - 2),
-        ("LAST_FIRST", int(math.prod(problem.stride) <= _FEW_PHASES)),
-        ("SPLIT", config.split), ("BM", config.m), ("BN", config.n), ("BK", config.k),
-        ("GROUP", _BAND), ("MERGED", merged), ("PRECISION", precision_of(problem)),
-        ("AGAIN", 0),
-    )  # fmt: skip
-    dtype = problem.dtype.value
-    pointers = (("source", dtype), ("w", dtype), ("flags", "i32"), ("out", dtype))
-    spec = TritonSpec("gather.py", "gather", pointers, integers, constants, config.warps, config.stages)
-    launch = Launch(
-        (operands.source.operand, operands.filters.operand), gather_bytes(problem, product, dynamic),
-        tuple(numbers.values()), Operand(WORKSPACE, aligned(operands.nbytes) if merged > 1 else 0),
-        operands.out.operand if operands.out else None, merged > 1,
-    )  # fmt: skip
-    main = launched(problem, product, config, spec, launch)
-    last = (channel_first_step(problem, operands.out, dynamic),) if operands.out else ()
-    return (*operands.source.steps, *operands.filters.steps, *main, *last)
 
 
 _ALWAYS = frozenset({"w_out_stride", "w_sum_stride", "out_w_stride", "out_c_stride"})

@@ -43,9 +43,6 @@ class ConvTritonIgemmWrw(TritonSolver):
         answer = base.common(target, problem, "wrw") and base.left_over(target, problem, ConvTritonContractWrw())
         return answer and rules.feasible(target, self.GetSolution(target, problem))
 
-    def IsDynamic(self, problem: ConvProblem) -> bool:
-        return False
-
     def product(self, target: Target, problem: ConvProblem) -> Product:
         operands = _operands_of(problem)
         merged = base.merged_groups(problem)
