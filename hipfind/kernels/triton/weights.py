@@ -54,8 +54,9 @@ def weights(
     first = part * steps_each
     for step in range(first, min(first + steps_each, steps)):
         if LINE % BK == 0:
-            line = step * BK // LINE
-            at = step * BK % LINE + tl.arange(0, BK)
+            # not step * BK % LINE: of a remainder the compiler does not know that it is a multiple of BK
+            line = step // (LINE // BK)
+            at = (step - line * (LINE // BK)) * BK + tl.arange(0, BK)
         else:
             line = (step * BK + tl.arange(0, BK)) // LINE
             at = (step * BK + tl.arange(0, BK)) % LINE
