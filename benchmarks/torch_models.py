@@ -1,11 +1,13 @@
 """Training steps of PyTorch models before and after hipfind.torch.optimize, interleaved in one process.
 
     python -m benchmarks.torch_models [--only unet,vit] [--device cuda|cpu] [--dtype bf16] [--seconds 10] [--out FILE]
-                                      [--find-mode hybrid] [--tune] [--source transformers|timm] [--channels-last]
+                                      [--find-mode hybrid] [--tune] [--source transformers|timm]
+                                      [--modes plain,channels_last,autocast,compiled,channels_last+autocast]
 
 Parts: patch_embedding (64 images of 224x224, 16x16 patches, width 768), qwen2vl (8192 patches), unet (512x512, bilinear
 upsampling), vit (ViT-B/16), convnext (ConvNeXt-T). Weights are random. A step is forward, backward, and the gradients
-of all parameters; in the two embeddings also the input's.
+of all parameters; in the two embeddings also the input's. Modes: plain, and, joined by +, channels_last (weights and
+input), autocast (weights in fp32, the dtype by torch.autocast), compiled (both models, torch.compile(fullgraph=True)).
 
 `device ms` on a GPU: CUDA events around one step, queued while an earlier piece of work hides the cost of queueing and
 empties the caches. `wall ms`: steps in a row, by the clock, with what the host costs. On a CPU both are the same.
@@ -19,6 +21,7 @@ import argparse
 import copy
 import dataclasses
 import importlib.util
+import itertools
 import os
 import pathlib
 import statistics
@@ -125,15 +128,19 @@ PARTS = {
 class Step:
     """A training step of one model on one input, without an optimizer."""
 
-    def __init__(self, model: nn.Module, x: torch.Tensor, wants_input: bool) -> None:
+    def __init__(
+        self, model: nn.Module, x: torch.Tensor, wants_input: bool, autocast: torch.dtype | None = None
+    ) -> None:
         self.model = model
         self.x = x.clone().requires_grad_(wants_input)
+        self._autocast = autocast
         self._dy: torch.Tensor | None = None
 
     def __call__(self) -> torch.Tensor:
         for one in (self.x, *self.model.parameters()):
             one.grad = None
-        made = self.model(self.x)
+        with torch.autocast(self.x.device.type, self._autocast, enabled=self._autocast is not None):
+            made = self.model(self.x)
         y: torch.Tensor = made if isinstance(made, torch.Tensor) else made.last_hidden_state
         if self._dy is None:
             numbers = torch.Generator(y.device).manual_seed(1)
@@ -210,27 +217,37 @@ class Clock:
         return (time.perf_counter() - start) * 1e3 / WALL_STEPS
 
 
-def measure(name: str, device: torch.device, options: argparse.Namespace) -> tuple[dict[str, Any], hft.Report]:
-    part, dtype = PARTS[name], DTYPES[options.dtype]
+def measure(
+    name: str, mode: str, device: torch.device, options: argparse.Namespace
+) -> tuple[dict[str, Any], hft.Report]:
+    """A row of the table, and what optimize says."""
+    part, dtype, kinds = PARTS[name], DTYPES[options.dtype], mode.split("+")
     lengths = part.cpu if device.type == "cpu" else part.gpu
+    autocast = dtype if "autocast" in kinds else None
     torch.manual_seed(0)
-    model = part.make(options.source).to(device, dtype).train()
+    model = part.make(options.source).to(device, torch.float32 if autocast else dtype).train()
     x = torch.randn(lengths, device=device).to(dtype)
-    if options.channels_last and x.dim() == 4:
+    if "channels_last" in kinds and x.dim() == 4:
         model, x = model.to(memory_format=torch.channels_last), x.contiguous(memory_format=torch.channels_last)
     optimized = copy.deepcopy(model)
     start = time.perf_counter()
-    made = hft.optimize(
-        optimized, (x.clone().requires_grad_(part.wants_input),), seconds=options.race_seconds,
-        find_mode=options.find_mode, tune=options.tune,
-    )  # fmt: skip
+    with torch.autocast(device.type, autocast, enabled=autocast is not None):
+        made = hft.optimize(
+            optimized, (x.clone().requires_grad_(part.wants_input),), seconds=options.race_seconds,
+            find_mode=options.find_mode, tune=options.tune,
+        )  # fmt: skip
     took = time.perf_counter() - start
-    steps = {"torch": Step(model, x, part.wants_input), "hipfind": Step(optimized, x, part.wants_input)}
+    if "compiled" in kinds:
+        torch.compiler.reset()
+        for one in (model, optimized):
+            one.compile(fullgraph=True)
+    models = {"torch": model, "hipfind": optimized}
+    steps = {which: Step(one, x, part.wants_input, autocast) for which, one in models.items()}
     wrong = errors(steps, torch.float64 if device.type == "cpu" else torch.float32)
     times = Clock(device).race(steps, options.seconds)
     (torch_ms, torch_wall), (ours_ms, ours_wall) = times["torch"], times["hipfind"]
     row = {
-        "part": name, "input": "x".join(map(str, lengths)), "dtype": options.dtype,
+        "part": name, "mode": mode, "input": "x".join(map(str, lengths)), "dtype": options.dtype,
         "torch device ms": torch_ms, "hipfind device ms": ours_ms, "gain": torch_ms / ours_ms,
         "torch wall ms": torch_wall, "hipfind wall ms": ours_wall, "wall gain": torch_wall / ours_wall,
         "swapped": f"{len(made.changed)} of {len(made.decisions)}", "error": wrong["hipfind"],
@@ -251,7 +268,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--find-mode", default="hybrid")
     parser.add_argument("--tune", action="store_true", help="search perf configs, too")
     parser.add_argument("--db", default="", help="perf DB to use and keep; default: a new one")
-    parser.add_argument("--channels-last", action="store_true")
+    parser.add_argument("--modes", default="plain", help="by commas; a mode is kinds joined by +, see above")
     has_transformers = importlib.util.find_spec("transformers") is not None
     parser.add_argument(
         "--source", choices=["transformers", "timm"], default="transformers" if has_transformers else "timm"
@@ -273,14 +290,15 @@ def main() -> None:
         os.environ["HIPFIND_FIND_TIME_LIMIT_MS"] = str(int(options.find_seconds * 1e3))
         settings.reload()
         torch.backends.cudnn.benchmark = True
-        for name in [name for name in PARTS if name in options.only.split(",") or not options.only]:
+        names = [name for name in PARTS if name in options.only.split(",") or not options.only]
+        for name, mode in itertools.product(names, options.modes.split(",")):
             try:
-                row, made = measure(name, device, options)
+                row, made = measure(name, mode, device, options)
             except (HipfindError, RuntimeError, ImportError) as error:
-                print(f"{name}: {type(error).__name__}: {error}", flush=True)
+                print(f"{name}, {mode}: {type(error).__name__}: {error}", flush=True)
                 continue
             rows.append(row)
-            texts.append(f"{name}:\n\n```\n{made}\n```")
+            texts.append(f"{name}, {mode}:\n\n```\n{made}\n```")
             print("  ".join(f"{key}={report.cell(value)}" for key, value in row.items()), f"\n{made}\n", flush=True)
             write(rows, texts, device, options)  # after each part: a run may be ended by its machine
 
@@ -294,10 +312,7 @@ def write(rows: list[dict[str, Any]], texts: list[str], device: torch.device, op
     if importlib.util.find_spec(options.source) is not None:
         versions[options.source] = importlib.import_module(options.source).__version__
     facts = report.machine({"device": ours.target.name, **ours.environment()}, versions)
-    layout = "channels last" if options.channels_last else "channels first"
-    notes = (
-        f"A training step (forward, backward, all gradients), {layout}; medians of interleaved rounds. See the script."
-    )
+    notes = "A training step (forward, backward, all gradients); medians of interleaved rounds. See the script."
     out = (
         options.out or pathlib.Path(__file__).parent / "results" / f"torch_models_{'host' if kind == 'host' else 'gpu'}"
     )
