@@ -94,7 +94,7 @@ def make_problem(shape: dict[str, Any], dtype: str, layout: str) -> hf.UpsampleP
 
 def make(shape: dict[str, Any], dtype: str, layout: str, where: str) -> tuple[hf.UpsampleProblem, torch.Tensor]:
     problem = make_problem(shape, dtype, layout)
-    dy = torch.empty_strided(problem.dy.lengths, problem.dy.strides, dtype=DTYPES[dtype], device=where)
+    dy = torch.empty_strided(problem.y.lengths, problem.y.strides, dtype=DTYPES[dtype], device=where)
     return problem, dy.normal_()
 
 
@@ -121,13 +121,13 @@ def compile_ahead(shapes: list[dict[str, Any]], options: argparse.Namespace) -> 
 
 
 def torch_call(problem: hf.UpsampleProblem, dy: torch.Tensor) -> Call:
-    sizes = list(problem.dy.lengths[2:]), list(problem.dx.lengths)
+    sizes = list(problem.y.lengths[2:]), list(problem.x.lengths)
     return lambda: torch.ops.aten.upsample_bilinear2d_backward(dy, *sizes, problem.align_corners, None, None)
 
 
 def solver_call(problem: hf.UpsampleProblem, dy: torch.Tensor, solver: str) -> Call:
     plan = hf.plan(problem, solver=solver)
-    out = torch.empty_strided(problem.dx.lengths, problem.dx.strides, dtype=dy.dtype, device=dy.device)
+    out = torch.empty_strided(problem.x.lengths, problem.x.strides, dtype=dy.dtype, device=dy.device)
     return lambda: plan(dy, out=out)
 
 
@@ -150,7 +150,7 @@ def measure(
     times = clock.race(calls, options.rounds)
     best = min(names, key=lambda name: times[name])
     floor = problem.min_bytes / rate * 1e3
-    large = max(problem.dy.nbytes, problem.dx.nbytes) > LARGE_BYTES
+    large = max(problem.y.nbytes, problem.x.nbytes) > LARGE_BYTES
     return {
         "shape": shape["name"],
         "dtype": dtype,

@@ -151,8 +151,8 @@ def _upsample_problem(
     layouts = dy.layouts() if len(dy.lengths) == len(lengths) else ()
     return UpsampleProblem.create(
         "bwd", lengths, dy.lengths, align_corners=align_corners, scales=scales, dtype=dy.dtype,
-        layout=next(iter(layouts), ""), dy_strides=dy.strides,
-        dx_strides=out.strides if out is not None and out.lengths == lengths else None,
+        layout=next(iter(layouts), ""), y_strides=dy.strides,
+        x_strides=out.strides if out is not None and out.lengths == lengths else None,
     )  # fmt: skip
 
 

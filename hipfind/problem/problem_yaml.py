@@ -10,7 +10,7 @@ A problem is a mapping with the arguments of ``ConvProblem.create`` or ``Upsampl
 
 The plural fields ``directions``, ``dtypes`` and ``layouts`` make one problem for each of their values; a convolution
 without a direction means all three. ``channels_first`` and ``channels_last`` fit any rank. An item may also be text: a
-key, or a driver command. ``name`` is for people.
+key, or a driver command. An upsampling without a direction means its gradient. ``name`` is for people.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _FIELDS = {
         *_COMMON, *_CONV_SHORT, "x", "w", "y", "stride", "pad", "dilation", "groups", "mode", "output_padding", "alpha",
         "beta", "compute", "x_strides", "w_strides", "y_strides",
     ),
-    "upsample": (*_COMMON, *_UPSAMPLE_SHORT, "dx", "dy", "align_corners", "scales", "dx_strides", "dy_strides"),
+    "upsample": (*_COMMON, *_UPSAMPLE_SHORT, "x", "y", "align_corners", "scales", "x_strides", "y_strides"),
 }  # fmt: skip
 _EXAMPLE = "an item looks like - {n: 64, c: 3, in: [224, 224], k: 64, filter: [7, 7], stride: 2, pad: 3}"
 _ANY_RANK = {"channels_first": 0, "channels_last": 1}
@@ -125,7 +125,7 @@ def _problems(value: Any, operation: str, defaults: Mapping[str, Any]) -> Sequen
         return problems_of_line(value.strip())
     if not isinstance(value, dict):
         raise ParseError("a problem is a mapping of fields, a key or a driver command", got=f"{value!r}")
-    is_upsample = "dx" in value or ("out" in value and "filter" not in value)
+    is_upsample = not {"w", "filter"} & set(value) and bool({"y", "scales", "out"} & set(value))
     operation = str(value.get("operation", operation or ("upsample" if is_upsample else "conv")))
     if operation not in _FIELDS:
         raise ParseError("unknown operation", got=operation, remedy=f"known: {', '.join(_FIELDS)}")
@@ -171,19 +171,17 @@ def _conv(fields: dict[str, Any]) -> list[Problem]:
 
 
 def _upsample(fields: dict[str, Any]) -> list[Problem]:
-    if "dx" not in fields:
-        n, c, small, large = (_needed(fields, name, _UPSAMPLE_SHORT, "dx and dy") for name in _UPSAMPLE_SHORT)
-        fields |= {"dx": [n, c, *_axes("in", small)], "dy": [n, c, *_axes("out", large)]}
+    if "x" not in fields:
+        n, c, small, large = (_needed(fields, name, _UPSAMPLE_SHORT, "x and y") for name in _UPSAMPLE_SHORT)
+        fields |= {"x": [n, c, *_axes("in", small)], "y": [n, c, *_axes("out", large)]}
     elif any(name in fields for name in _UPSAMPLE_SHORT):
-        raise ParseError(
-            f"an upsampling has dx and dy, or {', '.join(_UPSAMPLE_SHORT)}", got=", ".join(map(str, fields))
-        )
-    names = ("scales", "dx_strides", "dy_strides")
+        raise ParseError(f"an upsampling has x and y, or {', '.join(_UPSAMPLE_SHORT)}", got=", ".join(map(str, fields)))
+    names = ("scales", "x_strides", "y_strides")
     arguments = {name: fields[name] for name in names if name in fields}
     arguments |= {name: _truth(fields, name) for name in ("align_corners", "deterministic")}
     return [
-        UpsampleProblem.create(direction, fields["dx"], fields.get("dy"), dtype=dtype, layout=layout, **arguments)
-        for direction, dtype, layout in _each(fields, ("bwd",), fields["dx"])
+        UpsampleProblem.create(direction, fields["x"], fields.get("y"), dtype=dtype, layout=layout, **arguments)
+        for direction, dtype, layout in _each(fields, ("bwd",), fields["x"])
     ]
 
 

@@ -1,4 +1,4 @@
-"""UpsampleProblem: the gradient of bilinear 2D resizing as a frozen value with all its rules checked.
+"""UpsampleProblem: bilinear 2D resizing, or its gradient, as a frozen value with all its rules checked.
 
 Forward, output pixel (oh, ow) reads the input at (source(oh), source(ow)), between pixel centres linearly, with torch's
 coordinates::
@@ -6,7 +6,8 @@ coordinates::
     align_corners:  source(o) = o * (in - 1) / (out - 1)                       (0 where out is 1)
     otherwise:      source(o) = max(0, (o + 1/2) * step - 1/2),  step = in / out, or 1 / scale where a scale is given
 
-limited to the last pixel. An axis whose size stays the same is copied, whatever the scale (as torch does on CPUs).
+limited to the last pixel. An axis whose size stays the same is copied, whatever the scale (as torch does on CPUs). A
+pixel of weight 0 does not count: what is not finite reaches the outputs that have a weight for it, and no others.
 Backward, every pixel of dx sums the elements of dy that read it, each by its weight.
 """
 
@@ -26,7 +27,9 @@ from hipfind.problem.base import Float64Array
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import TensorDescriptor, joint_layouts, whole_numbers
 
-DIRECTIONS = ("bwd",)
+DIRECTIONS = ("fwd", "bwd")
+FIELDS: Mapping[str, Mapping[str, str]] = {"fwd": {"x": "x", "y": "y"}, "bwd": {"dy": "y", "dx": "x"}}
+"""By direction: the problem's fields by the roles that they have, the input's first."""
 _AXES = ("height", "width")
 _MAX_PRODUCT = 2**60
 """Of an axis' two extents: coordinates are exact numbers of 64 bits."""
@@ -35,7 +38,7 @@ Scales = tuple[float | None, float | None]
 
 
 class Axis(NamedTuple):
-    """One resized axis: extents of dx and dy along it, and the scale (output pixels an input pixel) if one is given."""
+    """One resized axis: extents of x and y along it, and the scale (output pixels an input pixel) if one is given."""
 
     size: int
     out: int
@@ -52,18 +55,19 @@ class Axis(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class UpsampleProblem:
-    """The data gradient of bilinear 2D resizing: dx [N, C, H, W] from dy [N, C, out H, out W]; to more or fewer pixels.
+    """Bilinear 2D resizing of x [N, C, H, W] to y [N, C, out H, out W], of more or fewer pixels; "bwd": its gradient.
 
+    Forward the roles of ``x`` and ``y`` are called x and y; backward they are dx and dy, and dy is the input.
     ``scales``: the scale factors (height, width) that the forward pass was called with and used for its coordinates
     (torch's ``scale_factor`` with ``recompute_scale_factor`` off), None where it used the sizes. Kept only where they
-    make a difference. The result is written, never added to what dx held.
+    make a difference. The result is written, never added to what the output held.
 
     Use ``create``; the constructor takes finished descriptors. Raises ProblemError where a rule is broken.
     """
 
     direction: str
-    dy: TensorDescriptor
-    dx: TensorDescriptor
+    x: TensorDescriptor
+    y: TensorDescriptor
     align_corners: bool = False
     scales: Scales = (None, None)
     deterministic: bool = False
@@ -72,46 +76,48 @@ class UpsampleProblem:
         _check(self)
         object.__setattr__(self, "align_corners", bool(self.align_corners))
         object.__setattr__(self, "scales", tuple(_effective(axis) for axis in self.axes))
-        layouts = joint_layouts(self.dy, self.dx)
-        for role, layout in zip(self.roles, layouts, strict=True):
-            object.__setattr__(self, role, self.tensor(role).canonical(layout))
+        layouts = joint_layouts(*(self.tensor(role) for role in self.roles))
+        for (role, field), layout in zip(FIELDS[self.direction].items(), layouts, strict=True):
+            object.__setattr__(self, field, self.tensor(role).canonical(layout))
         object.__setattr__(self, "layouts", layouts)
 
     layouts: tuple[str, ...] = dataclasses.field(init=False, compare=False, repr=False)
-    """Layout of dy and dx: the first one common to both where there is one, "" for a tensor that is not packed."""
+    """Layout of the input and the output: the first one common to both where there is one, "" for one with gaps."""
 
     @classmethod
     def create(
         cls,
         direction: str,
-        dx: Sequence[int],
-        dy: Sequence[int] | None = None,
+        x: Sequence[int],
+        y: Sequence[int] | None = None,
         *,
         align_corners: bool = False,
         scales: float | Sequence[float | None] | None = None,
         dtype: object = "fp32",
         layout: str = "",
         deterministic: bool = False,
-        dx_strides: Sequence[int] | None = None,
-        dy_strides: Sequence[int] | None = None,
+        x_strides: Sequence[int] | None = None,
+        y_strides: Sequence[int] | None = None,
     ) -> UpsampleProblem:
         """A problem from lengths in logical order N, C, H, W.
 
-        ``dx``: the input image's lengths; ``dy``: the output's, or None to have them computed from ``scales``: one
-        factor or (height, width). ``layout``: "NCHW" or "NHWC" for both; ``*_strides`` (elements, logical order)
-        override it. Raises ProblemError saying which rule is broken, by what value.
+        ``x``: lengths of the image, or of its gradient; ``y``: of the resized one, or None to have them computed from
+        ``scales``: one factor or (height, width). ``layout``: "NCHW" or "NHWC" for both; ``*_strides`` (elements,
+        logical order) override it. Raises ProblemError saying which rule is broken, by what value.
         """
+        _check_direction(str(direction))
+        names = _names(str(direction))
         factors = _factors(scales)
-        x_lengths = whole_numbers("dx", dx)
-        y_lengths = _output_lengths(x_lengths, factors) if dy is None else whole_numbers("dy", dy)
+        x_lengths = whole_numbers(names.x, x)
+        y_lengths = _output_lengths(names, x_lengths, factors) if y is None else whole_numbers(names.y, y)
         kind = DType.parse(dtype)
-        y, x = (
+        image, resized = (
             TensorDescriptor.packed(lengths, kind, layout)
             if strides is None
-            else TensorDescriptor(kind, lengths, whole_numbers(f"{role}_strides", strides))
-            for role, lengths, strides in (("dy", y_lengths, dy_strides), ("dx", x_lengths, dx_strides))
+            else TensorDescriptor(kind, lengths, whole_numbers(f"{name}_strides", strides))
+            for name, lengths, strides in ((names.x, x_lengths, x_strides), (names.y, y_lengths, y_strides))
         )
-        return cls(str(direction), y, x, bool(align_corners), factors, bool(deterministic))
+        return cls(str(direction), image, resized, bool(align_corners), factors, bool(deterministic))
 
     @classmethod
     def from_key(cls, key: str) -> UpsampleProblem:
@@ -128,18 +134,18 @@ class UpsampleProblem:
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        return ("dy",)
+        return self.roles[:1]
 
     @property
     def output(self) -> str:
-        return "dx"
+        return self.roles[1]
 
     @property
     def roles(self) -> tuple[str, ...]:
-        return ("dy", "dx")
+        return tuple(FIELDS[self.direction])
 
     def tensor(self, role: str) -> TensorDescriptor:
-        return {"dy": self.dy, "dx": self.dx}[role]
+        return {"x": self.x, "y": self.y}[FIELDS[self.direction][role]]
 
     @property
     def is_empty(self) -> bool:
@@ -147,12 +153,12 @@ class UpsampleProblem:
 
     @property
     def flops(self) -> int:
-        """Every element of dy is multiplied by four weights and added to four pixels."""
-        return 8 * self.dy.elements
+        """An element of y has four weights, each multiplied and added once, in either direction."""
+        return 8 * self.y.elements
 
     @property
     def min_bytes(self) -> int:
-        return self.dy.nbytes + self.dx.nbytes
+        return self.x.nbytes + self.y.nbytes
 
     @property
     def reads_output(self) -> bool:
@@ -160,7 +166,7 @@ class UpsampleProblem:
 
     @functools.cached_property
     def reduction_length(self) -> int:
-        """Elements of dy that reach one pixel at most, each counted four times: two weights and two products round."""
+        """Inputs that reach one output at most, each counted four times: two weights and two products round."""
         from hipfind.problem.upsample_reference import most_terms
 
         return 4 * most_terms(self)
@@ -179,7 +185,7 @@ class UpsampleProblem:
         return self
 
     def canonical_roles(self) -> Mapping[str, str]:
-        return {"dy": "dy", "dx": "dx"}
+        return {role: role for role in self.roles}
 
     def key(self) -> str:
         """Complete key in text form; ``from_key`` inverts it. See upsample_key for the fields."""
@@ -213,25 +219,37 @@ class UpsampleProblem:
     @property
     def n(self) -> int:
         """Batch size."""
-        return self.dx.lengths[0]
+        return self.x.lengths[0]
 
     @property
     def c(self) -> int:
         """Channels."""
-        return self.dx.lengths[1]
+        return self.x.lengths[1]
 
     @property
     def dtype(self) -> DType:
-        return self.dx.dtype
+        return self.x.dtype
 
     @property
     def axes(self) -> tuple[Axis, Axis]:
         """Height and width."""
         first, second = (
             Axis(size, out, scale, self.align_corners)
-            for size, out, scale in zip(self.dx.lengths[2:], self.dy.lengths[2:], self.scales, strict=True)
+            for size, out, scale in zip(self.x.lengths[2:], self.y.lengths[2:], self.scales, strict=True)
         )
         return first, second
+
+
+class _Names(NamedTuple):
+    """What x and y are called in a direction's messages."""
+
+    x: str
+    y: str
+
+
+def _names(direction: str) -> _Names:
+    role_of = {field: role for role, field in FIELDS[direction].items()}
+    return _Names(role_of["x"], role_of["y"])
 
 
 def _factors(scales: float | Sequence[float | None] | None) -> Scales:
@@ -256,12 +274,12 @@ def _factor(value: float | None) -> float | None:
     return factor
 
 
-def _output_lengths(dx: tuple[int, ...], scales: Scales) -> tuple[int, ...]:
-    if len(dx) != 4:
-        raise ProblemError("dx needs 4 lengths (N, C, H, W)", got=f"dx={dx}")
+def _output_lengths(names: _Names, x: tuple[int, ...], scales: Scales) -> tuple[int, ...]:
+    if len(x) != 4:
+        raise ProblemError(f"{names.x} needs 4 lengths (N, C, H, W)", got=f"{names.x}={x}")
     if None in scales:
-        raise ProblemError("the output's size needs dy or a scale for height and width", got=f"scales={scales}")
-    return (*dx[:2], *(_scaled(size, scale) for size, scale in zip(dx[2:], scales, strict=True) if scale is not None))
+        raise ProblemError(f"the output's size needs {names.y} or a scale for height and width", got=f"scales={scales}")
+    return (*x[:2], *(_scaled(size, scale) for size, scale in zip(x[2:], scales, strict=True) if scale is not None))
 
 
 def _scaled(size: int, scale: float) -> int:
@@ -279,38 +297,45 @@ def _effective(axis: Axis) -> float | None:
     return axis.scale
 
 
+def _check_direction(direction: str) -> None:
+    if direction not in DIRECTIONS:
+        raise ProblemError(
+            "unknown direction of an upsampling problem", got=direction, remedy="legal: " + ", ".join(DIRECTIONS)
+        )
+
+
 def _check(problem: UpsampleProblem) -> None:
     """Raise ProblemError for the first rule that the problem breaks."""
-    dy, dx = problem.dy, problem.dx
-    both = f"dy={dy.lengths}, dx={dx.lengths}"
-    if problem.direction not in DIRECTIONS:
+    _check_direction(problem.direction)
+    first, second = problem.roles
+    into, out = problem.tensor(first), problem.tensor(second)
+    names = f"{first} and {second}"
+    both = f"{first}={into.lengths}, {second}={out.lengths}"
+    if len(into.lengths) != 4 or len(out.lengths) != 4:
+        raise ProblemError(f"{names} need 4 lengths (N, C, H, W)", got=both)
+    if into.dtype is not out.dtype or not out.dtype.is_float:
         raise ProblemError(
-            "unknown direction of an upsampling problem",
-            got=problem.direction,
-            remedy="legal: " + ", ".join(DIRECTIONS),
+            f"{names} must have the same float dtype", got=f"{first} {into.dtype.value}, {second} {out.dtype.value}"
         )
-    if len(dy.lengths) != 4 or len(dx.lengths) != 4:
-        raise ProblemError("dy and dx need 4 lengths (N, C, H, W)", got=both)
-    if dy.dtype is not dx.dtype or not dx.dtype.is_float:
-        raise ProblemError("dy and dx must have the same float dtype", got=f"dy {dy.dtype.value}, dx {dx.dtype.value}")
-    if any(length < 1 for length in (*dy.lengths[1:], *dx.lengths[1:])):
-        raise ProblemError("dy and dx need channels and sizes of 1 or more (only the batch may be 0)", got=both)
-    if dy.lengths[:2] != dx.lengths[:2]:
-        raise ProblemError("dy and dx need the same batch and channels", got=both)
+    if any(length < 1 for length in (*into.lengths[1:], *out.lengths[1:])):
+        raise ProblemError(f"{names} need channels and sizes of 1 or more (only the batch may be 0)", got=both)
+    if into.lengths[:2] != out.lengths[:2]:
+        raise ProblemError(f"{names} need the same batch and channels", got=both)
     _check_sizes(problem)
-    if dx.overlaps_itself():
+    if out.overlaps_itself():
         raise ProblemError(
-            "the output dx must not overlap itself in memory", got=f"lengths {dx.lengths}, strides {dx.strides}"
+            f"the output {second} must not overlap itself in memory",
+            got=f"lengths {out.lengths}, strides {out.strides}",
         )
 
 
 def _check_sizes(problem: UpsampleProblem) -> None:
-    factors = _factors(problem.scales)
-    for name, size, out, scale in zip(_AXES, problem.dx.lengths[2:], problem.dy.lengths[2:], factors, strict=True):
+    factors, (x, y) = _factors(problem.scales), _names(problem.direction)
+    for name, size, out, scale in zip(_AXES, problem.x.lengths[2:], problem.y.lengths[2:], factors, strict=True):
         if size * out > _MAX_PRODUCT:
-            raise ProblemError(f"{name} of dx times {name} of dy must be at most 2^60", got=f"{size} and {out}")
+            raise ProblemError(f"{name} of {x} times {name} of {y} must be at most 2^60", got=f"{size} and {out}")
         if scale is not None and _scaled(size, scale) != out:
             raise ProblemError(
-                f"{name} of dy must be floor({name} of dx * scale) = {_scaled(size, scale)}",
-                got=f"dx={problem.dx.lengths}, dy={problem.dy.lengths}, scale {scale!r}",
+                f"{name} of {y} must be floor({name} of {x} * scale) = {_scaled(size, scale)}",
+                got=f"{x}={problem.x.lengths}, {y}={problem.y.lengths}, scale {scale!r}",
             )

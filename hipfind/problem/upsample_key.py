@@ -2,10 +2,10 @@
 
 ``upsample-<direction>-bilinear-n<N>-c<C>-i<in>-o<out>-<dtype>-<layout>``
 
-Sizes are height and width, joined by "x". The layout is one word where dy and dx agree, else two joined by "_"; that of
-a tensor with gaps is ``*``. Behind it, only where they are not the default, in this order: ``-dys``, ``-dxs`` strides
-in elements of the tensors with gaps; ``-ac`` align_corners; ``-sh<scale>``, ``-sw<scale>`` scale factors of height and
-width as Python writes a float; ``-det`` deterministic.
+Sizes are height and width, joined by "x". The layout is one word where the input and the output agree, else two joined
+by "_"; that of a tensor with gaps is ``*``. Behind it, only where they are not the default, in this order: ``-xs``,
+``-ys``, backward ``-dys``, ``-dxs``, strides in elements of the tensors with gaps; ``-ac`` align_corners;
+``-sh<scale>``, ``-sw<scale>`` scale factors of height and width as Python writes a float; ``-det`` deterministic.
 
 Equal problems have one key and different problems different ones, so the key can stand for the problem anywhere.
 """
@@ -17,7 +17,7 @@ import re
 from hipfind.errors import ParseError
 from hipfind.problem.dtypes import DType
 from hipfind.problem.tensor import LAYOUTS, TensorDescriptor, by_axis, one_word, packed_strides
-from hipfind.problem.upsample import DIRECTIONS, UpsampleProblem
+from hipfind.problem.upsample import DIRECTIONS, FIELDS, UpsampleProblem
 
 EXAMPLE = "upsample-bwd-bilinear-n1-c3-i32x32-o64x64-fp32-NCHW"
 
@@ -30,7 +30,7 @@ _LAYOUT = r"(?:\*|" + "|".join(LAYOUTS[2]) + ")"
 _KEY = re.compile(
     rf"upsample-(?P<direction>{'|'.join(DIRECTIONS)})-bilinear-n(?P<n>{_INT})-c(?P<c>{_INT})"
     rf"-i(?P<in>{_SIZE})-o(?P<out>{_SIZE})-(?P<dtype>{_DTYPE})-(?P<layouts>{_LAYOUT}(?:_{_LAYOUT})?)"
-    rf"(?:-dys(?P<dy>{_STRIDES}))?(?:-dxs(?P<dx>{_STRIDES}))?"
+    rf"(?:-dys(?P<dy>{_STRIDES}))?(?:-dxs(?P<dx>{_STRIDES}))?(?:-xs(?P<x>{_STRIDES}))?(?:-ys(?P<y>{_STRIDES}))?"
     rf"(?P<align_corners>-ac)?(?:-sh(?P<height>{_FLOAT}))?(?:-sw(?P<width>{_FLOAT}))?(?P<deterministic>-det)?",
     re.ASCII,
 )
@@ -41,7 +41,7 @@ def encode_key(problem: UpsampleProblem) -> str:
     p = problem
     fields = [
         f"upsample-{p.direction}-bilinear-n{p.n}-c{p.c}",
-        f"i{by_axis(p.dx.lengths[2:])}-o{by_axis(p.dy.lengths[2:])}-{p.dtype.value}-{_layout(p)}",
+        f"i{by_axis(p.x.lengths[2:])}-o{by_axis(p.y.lengths[2:])}-{p.dtype.value}-{_layout(p)}",
     ]
     fields += [
         f"{role}s{by_axis(p.tensor(role).strides)}"
@@ -63,8 +63,8 @@ def facts_of(problem: UpsampleProblem) -> dict[str, int | str]:
         "layout": _layout(p),
         "n": p.n,
         "c": p.c,
-        "input": by_axis(p.dx.lengths[2:]),
-        "output": by_axis(p.dy.lengths[2:]),
+        "input": by_axis(p.x.lengths[2:]),
+        "output": by_axis(p.y.lengths[2:]),
     }
 
 
@@ -89,18 +89,18 @@ def parse_key(text: str) -> UpsampleProblem:
 
 
 def _problem(match: re.Match[str], text: str) -> UpsampleProblem:
-    batch = (int(match["n"]), int(match["c"]))
+    batch, direction = (int(match["n"]), int(match["c"])), match["direction"]
     layouts = match["layouts"].split("_")
     tensors = {}
-    for role, size, layout in zip(("dy", "dx"), ("out", "in"), (layouts * 2)[:2], strict=True):
-        lengths = (*batch, *_numbers(match[size]))
-        strides = _strides(lengths, layout, text) if match[role] is None else _numbers(match[role])
-        tensors[role] = TensorDescriptor(DType(match["dtype"]), lengths, strides)
+    for (role, field), layout in zip(FIELDS[direction].items(), (layouts * 2)[:2], strict=True):
+        lengths = (*batch, *_numbers(match[{"x": "in", "y": "out"}[field]]))
+        strides = _strides(role, lengths, layout, text) if match[role] is None else _numbers(match[role])
+        tensors[field] = TensorDescriptor(DType(match["dtype"]), lengths, strides)
     height, width = (None if match[name] is None else float(match[name]) for name in ("height", "width"))
     return UpsampleProblem(
-        match["direction"],
-        tensors["dy"],
-        tensors["dx"],
+        direction,
+        tensors["x"],
+        tensors["y"],
         align_corners=match["align_corners"] is not None,
         scales=(height, width),
         deterministic=match["deterministic"] is not None,
@@ -111,7 +111,7 @@ def _numbers(field: str) -> tuple[int, ...]:
     return tuple(int(number) for number in field.split("x"))
 
 
-def _strides(lengths: tuple[int, ...], layout: str, text: str) -> tuple[int, ...]:
+def _strides(role: str, lengths: tuple[int, ...], layout: str, text: str) -> tuple[int, ...]:
     if layout == "*":
-        raise ParseError("a key with layout '*' must give that tensor's strides", got=text, remedy="add -dys or -dxs")
+        raise ParseError("a key with layout '*' must give that tensor's strides", got=text, remedy=f"add -{role}s")
     return packed_strides(lengths, layout)

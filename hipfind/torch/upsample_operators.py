@@ -41,7 +41,7 @@ def upsample_problem(
     return UpsampleProblem.create(
         "bwd", (*dy.shape[:2], *size), tuple(dy.shape), align_corners=align_corners, scales=scales, dtype=dy.dtype,
         layout=upsample_layout(is_channel_last), deterministic=torch.are_deterministic_algorithms_enabled(),
-        dy_strides=None if is_packed else dy.stride(),
+        y_strides=None if is_packed else dy.stride(),
     )  # fmt: skip
 
 

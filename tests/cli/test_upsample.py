@@ -49,10 +49,10 @@ def test_explain_has_a_reason_for_every_solver(cli: Cli) -> None:
 @pytest.mark.parametrize(
     ("arguments", "problem"),
     [
-        (("--scale", "2"), {"dy": (1, 3, 18, 10)}),
+        (("--scale", "2"), {"y": (1, 3, 18, 10)}),
         (("--scale", "1.7", "--scale", "2.2"), {"scales": (1.7, 2.2)}),
-        (("--out_h", "4", "--out_w", "30", "--align_corners"), {"dy": (1, 3, 4, 30), "align_corners": True}),
-        (("--out_h", "15", "--out_w", "8", "--scale", "1.7"), {"dy": (1, 3, 15, 8), "scales": 1.7}),
+        (("--out_h", "4", "--out_w", "30", "--align_corners"), {"y": (1, 3, 4, 30), "align_corners": True}),
+        (("--out_h", "15", "--out_w", "8", "--scale", "1.7"), {"y": (1, 3, 15, 8), "scales": 1.7}),
     ],
 )
 def test_a_problem_by_sizes_or_scales(cli: Cli, arguments: tuple[str, ...], problem: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def test_an_empty_batch_has_a_trivial_answer(cli: Cli, db_path: Path) -> None:
         ("upsample-bwd-bilinear-n2-c3-i9x5-o18x0-fp32-NCHW", "dy=(2, 3, 18, 0), dx=(2, 3, 9, 5)"),
         ("upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW-sh1.9", "height of dy must be"),
         ("upsample-bwd-bilinear-n2-c3-i9x5", "a key looks like upsample-bwd-bilinear"),
-        ("upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW", "upsampl"),
+        ("upsample-wrw-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW", "upsampl"),
     ],
 )
 def test_bad_keys_are_one_message_and_store_nothing(cli: Cli, db_path: Path, key: str, message: str) -> None:

@@ -18,9 +18,9 @@ import hipfind as hf
 from hipfind import settings
 from hipfind.errors import ArrayError, HipfindError, ProblemError
 from hipfind.problem import UpsampleProblem, tolerance
-from hipfind.problem.upsample_reference import interpolate
 from tests.helpers.arrays import make_arrays
 from tests.helpers.strategies import upsample_problems
+from tests.helpers.upsampling import resize
 
 Array = npt.NDArray[Any]
 X, W, DY = (np.ones(lengths, np.float32) for lengths in ((1, 2, 6, 6), (3, 2, 3, 3), (1, 3, 4, 4)))
@@ -42,7 +42,7 @@ made_up = examples(max_examples=60, deadline=None, suppress_health_check=[Health
 
 def gradient_of(problem: UpsampleProblem, arrays: dict[str, Array], out: Array | None) -> Array:
     result: Array = hf.upsample_bilinear2d_backward(
-        arrays["dy"], problem.dx.lengths[2:], problem.align_corners, problem.scales, out=out
+        arrays["dy"], problem.x.lengths[2:], problem.align_corners, problem.scales, out=out
     )
     return result
 
@@ -53,7 +53,7 @@ def test_any_gradient(problem: UpsampleProblem, into_out: bool, seed: int) -> No
     """Every dtype, layout and stride, resized to more and to fewer pixels, by sizes and by scale factors."""
     arrays = make_arrays(problem, seed)
     out = gradient_of(problem, arrays, arrays["dx"] if into_out else None)
-    assert (out.shape, out.dtype) == (problem.dx.lengths, problem.dtype.numpy)
+    assert (out.shape, out.dtype) == (problem.x.lengths, problem.dtype.numpy)
     assert (out is arrays["dx"]) == into_out
     assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok
 
@@ -63,8 +63,8 @@ def test_any_gradient(problem: UpsampleProblem, into_out: bool, seed: int) -> No
 def test_it_is_the_adjoint_of_resizing(problem: UpsampleProblem, seed: int) -> None:
     """<g, U x> = <U^T g, x> to 1e-12 in fp64."""
     arrays = make_arrays(problem, seed)
-    x = np.random.default_rng(seed).standard_normal(problem.dx.lengths)
-    forward, backward = arrays["dy"] * interpolate(problem, x), gradient_of(problem, arrays, None) * x
+    x = np.random.default_rng(seed).standard_normal(problem.x.lengths)
+    forward, backward = arrays["dy"] * resize(problem, x), gradient_of(problem, arrays, None) * x
     assert abs(float(forward.sum() - backward.sum())) <= 1e-12 * float(np.abs(forward).sum() + np.abs(backward).sum())
 
 

@@ -20,7 +20,7 @@ from hipfind.problem import UpsampleProblem, tolerance
 from tests.helpers.arrays import make_arrays
 
 Array = npt.NDArray[Any]
-SIZES = {"dx": (2, 8, 16, 12), "dy": (2, 8, 32, 24)}
+SIZES = {"x": (2, 8, 16, 12), "y": (2, 8, 32, 24)}
 EVERY = {"UpsampleBwdBlock", "UpsampleBwdSeparable", "UpsampleBwdScatter", "UpsampleBwdGather", "UpsampleBwdWhole"}
 
 
@@ -194,7 +194,7 @@ def test_arrays_that_do_not_fit_a_plan_are_refused_by_what_differs() -> None:
 
 
 def test_explain_has_estimates_reasons_and_afterwards_records() -> None:
-    problem = hf.UpsampleProblem.create("bwd", **SIZES, dx_strides=(3000, 350, 20, 1), dy_strides=(9000, 1100, 2, 45))
+    problem = hf.UpsampleProblem.create("bwd", **SIZES, x_strides=(3000, 350, 20, 1), y_strides=(9000, 1100, 2, 45))
     before = {one.solver_id: one for one in hf.explain(problem)}
     assert {name for name, one in before.items() if one.applicable} == {"UpsampleBwdGather", "UpsampleBwdScatter"}
     for one in before.values():

@@ -67,6 +67,7 @@ def conv_problems(
 def upsample_problems(
     draw: st.DrawFn,
     *,
+    directions: Sequence[str] = ("bwd",),
     dtypes: Sequence[str] = FLOATS,
     layouts: Sequence[str] = ("first", "last", "mixed"),
     packed: bool = False,
@@ -96,15 +97,16 @@ def upsample_problems(
     one = st.sampled_from(LAYOUTS[2])
     fixed = {"first": 0, "last": 1}.get(kind)
     names = draw(st.tuples(one, one)) if fixed is None else (LAYOUTS[2][fixed],) * 2
-    lengths = {"dy": (n, c, *out), "dx": (n, c, *size)}
+    direction = draw(st.sampled_from(directions))
+    lengths = {"y": (n, c, *out), "x": (n, c, *size)}
     strides = {
         f"{role}_strides": packed_strides(lengths[role], name)
         if packed
-        else draw(_strides(lengths[role], name, may_repeat=role == "dy"))
+        else draw(_strides(lengths[role], name, may_repeat=role == ("y" if direction == "bwd" else "x")))
         for role, name in zip(lengths, names, strict=True)
     }
     return UpsampleProblem.create(
-        "bwd", **lengths, align_corners=draw(st.booleans()), scales=scales, dtype=draw(st.sampled_from(dtypes)),
+        direction, **lengths, align_corners=draw(st.booleans()), scales=scales, dtype=draw(st.sampled_from(dtypes)),
         deterministic=draw(st.booleans()), **strides,
     )  # fmt: skip
 

@@ -61,11 +61,11 @@ def test_every_form_of_one_problem(line: str) -> None:
     [
         RESIZED.key(),
         f"[{RESIZED.key()}]",
-        "- {dx: [4, 8, 16, 16], scales: 2, align_corners: true}",
+        "- {x: [4, 8, 16, 16], scales: 2, align_corners: true}",
         "upsample:\n- {n: 4, c: 8, in: [16, 16], out: [32, 32], align_corners: true}",
         "upsample_bilinear2d_backward:\n- {n: 4, c: 8, in: [16, 16], out: [32, 32], align_corners: true}",
-        "defaults: {directions: [fwd, bwd], dtype: fp32}\nproblems:\n- {operation: upsample, dx: [4, 8, 16, 16],"
-        " dy: [4, 8, 32, 32], align_corners: true}",
+        "defaults: {directions: [fwd, bwd], dtype: fp32}\nproblems:\n- {operation: upsample, x: [4, 8, 16, 16],"
+        " y: [4, 8, 32, 32], align_corners: true}",
     ],
 )
 def test_upsampling_problems(line: str) -> None:
@@ -146,8 +146,8 @@ MIOpen(HIP): Command [LogCmdConvolution] ./bin/MIOpenDriver conv -n x
         ("- {x: [1, 3, 8, 8], w: [8, 3, 1, 1], layout: NDHWC}", 1, "layout"),
         ("- {x: [1, 3, 8, 8], w: [8, 3, 1, 1], direction: up}", 1, "direction"),
         ("- {x: [1, 3, 8, 8], w: [8, 3, 1, 1], deterministic: 1}", 1, "true or false"),
-        ("- {dx: [1, 3, 8, 8], dy: [1, 3, 9, 9], in: [8, 8]}", 1, "dx and dy, or n, c, in, out"),
-        ("- {dx: [1, 3, 8, 8]}", 1, "dy or a scale"),
+        ("- {x: [1, 3, 8, 8], y: [1, 3, 9, 9], in: [8, 8]}", 1, "x and y, or n, c, in, out"),
+        ("- {operation: upsample, x: [1, 3, 8, 8]}", 1, "dy or a scale"),
         ("- 5", 1, "a mapping of fields, a key or a driver command"),
         ("-\n- {}", 1, "a mapping of fields"),
         ("- 2026-99-99", 1, "not plain data"),
@@ -202,14 +202,14 @@ _PLAIN = st.recursive(
     max_leaves=6,
 )
 _FIELD_NAMES = ("n", "c", "in", "k", "filter", "x", "w", "y", "stride", "pad", "dilation", "groups", "mode", "alpha",
-                "direction", "directions", "dtype", "dtypes", "layout", "layouts", "out", "dx", "dy", "scales",
+                "direction", "directions", "dtype", "dtypes", "layout", "layouts", "out", "x", "y", "scales",
                 "align_corners", "x_strides", "output_padding", "compute", "name", "operation")  # fmt: skip
 
 
 @given(
     st.dictionaries(st.sampled_from(_FIELD_NAMES), _PLAIN, max_size=4),
     st.sampled_from(["x: [1, 3, 8, 8], w: [8, 3, 1, 1]", "n: 1, c: 3, in: [8, 8], k: 8, filter: [1, 1]",
-                     "dx: [1, 3, 4, 4], dy: [1, 3, 8, 8]"]),
+                     "x: [1, 3, 4, 4], y: [1, 3, 8, 8]"]),
 )  # fmt: skip
 def test_any_value_of_a_field_is_taken_or_named(fields: dict[str, object], rest: str) -> None:
     import yaml

@@ -12,7 +12,7 @@ from hipfind.errors import HipfindError, ProblemError
 from hipfind.problem import DType, UpsampleProblem
 from tests.helpers.strategies import upsample_problems
 
-SIZES = {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)}
+SIZES = {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)}
 
 
 def create(**more: Any) -> UpsampleProblem:
@@ -29,17 +29,17 @@ def test_what_a_problem_says_about_itself() -> None:
     assert p.min_bytes == 2 * (2 * 3 * 18 * 10 + 2 * 3 * 9 * 5)
     assert not p.reads_output and not p.is_empty
     assert p.canonical() is p and p.canonical_roles() == {"dy": "dy", "dx": "dx"}
-    assert create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10)).is_empty
+    assert create(x=(0, 3, 9, 5), y=(0, 3, 18, 10)).is_empty
 
 
 @pytest.mark.parametrize(
     ("sizes", "terms"),
     [
         ({}, 4 * 4),
-        ({"dy": (2, 3, 9, 5)}, 1),
-        ({"dx": (1, 1, 1, 1), "dy": (1, 1, 30, 40)}, 30 * 40),
-        ({"dx": (1, 1, 9, 9), "dy": (1, 1, 3, 9)}, 1),
-        ({"dx": (1, 1, 9, 2), "dy": (1, 1, 9, 8), "align_corners": True}, 7),
+        ({"y": (2, 3, 9, 5)}, 1),
+        ({"x": (1, 1, 1, 1), "y": (1, 1, 30, 40)}, 30 * 40),
+        ({"x": (1, 1, 9, 9), "y": (1, 1, 3, 9)}, 1),
+        ({"x": (1, 1, 9, 2), "y": (1, 1, 9, 8), "align_corners": True}, 7),
     ],
     ids=["double", "same", "one pixel", "shrunk", "corners"],
 )
@@ -55,24 +55,24 @@ def test_scales_are_kept_only_where_they_make_a_difference() -> None:
     assert other != plain and other.scales == (2.05, 2.05)
     assert create(scales=(2.0, 2.05)).scales == (None, 2.05)
     assert create(scales=2.05, align_corners=True) == create(align_corners=True)
-    assert create(dy=(2, 3, 9, 12), scales=(1.05, 2.45)).scales == (None, 2.45), "an axis of the same size is copied"
+    assert create(y=(2, 3, 9, 12), scales=(1.05, 2.45)).scales == (None, 2.45), "an axis of the same size is copied"
 
 
 def test_sizes_follow_from_scales() -> None:
     p = UpsampleProblem.create("bwd", (1, 2, 10, 7), scales=(1.7, 0.5))
-    assert p.dy.lengths == (1, 2, 17, 3)
+    assert p.y.lengths == (1, 2, 17, 3)
     assert [axis.step for axis in p.axes] == [1 / 1.7, 2.0]
     assert [axis.step for axis in create().axes] == [0.5, 0.5]
     assert [axis.step for axis in create(align_corners=True).axes] == [8 / 17, 4 / 9]
-    assert create(dy=(2, 3, 1, 10), align_corners=True).axes[0].step == 0.0
+    assert create(y=(2, 3, 1, 10), align_corners=True).axes[0].step == 0.0
 
 
 @given(problem=upsample_problems())
 def test_equal_descriptions_are_equal_problems(problem: UpsampleProblem) -> None:
     again = UpsampleProblem.create(
-        "bwd", problem.dx.lengths, problem.dy.lengths, align_corners=problem.align_corners, scales=problem.scales,
-        dtype=problem.dtype, deterministic=problem.deterministic, dx_strides=problem.dx.strides,
-        dy_strides=problem.dy.strides,
+        "bwd", problem.x.lengths, problem.y.lengths, align_corners=problem.align_corners, scales=problem.scales,
+        dtype=problem.dtype, deterministic=problem.deterministic, x_strides=problem.x.strides,
+        y_strides=problem.y.strides,
     )  # fmt: skip
     assert again == problem and hash(again) == hash(problem)
     assert dataclasses.replace(problem) == problem
@@ -87,26 +87,26 @@ FACTOR = "scales must be finite numbers greater than 0"
     ("more", "message"),
     [
         (
-            {"dy": (2, 3, 18, 11), "scales": 2},
+            {"y": (2, 3, 18, 11), "scales": 2},
             "width of dy must be floor(width of dx * scale) = 10 (got dx=(2, 3, 9, 5), dy=(2, 3, 18, 11), scale 2.0)",
         ),
         (
-            {"dy": (2, 3, 17, 10), "scales": (2, 2)},
+            {"y": (2, 3, 17, 10), "scales": (2, 2)},
             "height of dy must be floor(height of dx * scale) = 18 (got dx=(2, 3, 9, 5), dy=(2, 3, 17, 10), scale 2.0)",
         ),
-        ({"dx": (2, 3, 0, 5)}, f"{POSITIVE} (got dy=(2, 3, 18, 10), dx=(2, 3, 0, 5))"),
-        ({"dy": (2, 3, 18, 0)}, f"{POSITIVE} (got dy=(2, 3, 18, 0), dx=(2, 3, 9, 5))"),
-        ({"dx": (2, 0, 9, 5), "dy": (2, 0, 18, 10)}, f"{POSITIVE} (got dy=(2, 0, 18, 10), dx=(2, 0, 9, 5))"),
-        ({"dx": (2, 3, -9, 5)}, "lengths must not be negative (got lengths (2, 3, -9, 5))"),
-        ({"dy": (2, 4, 18, 10)}, f"{SAME} (got dy=(2, 4, 18, 10), dx=(2, 3, 9, 5))"),
-        ({"dy": (1, 3, 18, 10)}, f"{SAME} (got dy=(1, 3, 18, 10), dx=(2, 3, 9, 5))"),
+        ({"x": (2, 3, 0, 5)}, f"{POSITIVE} (got dy=(2, 3, 18, 10), dx=(2, 3, 0, 5))"),
+        ({"y": (2, 3, 18, 0)}, f"{POSITIVE} (got dy=(2, 3, 18, 0), dx=(2, 3, 9, 5))"),
+        ({"x": (2, 0, 9, 5), "y": (2, 0, 18, 10)}, f"{POSITIVE} (got dy=(2, 0, 18, 10), dx=(2, 0, 9, 5))"),
+        ({"x": (2, 3, -9, 5)}, "lengths must not be negative (got lengths (2, 3, -9, 5))"),
+        ({"y": (2, 4, 18, 10)}, f"{SAME} (got dy=(2, 4, 18, 10), dx=(2, 3, 9, 5))"),
+        ({"y": (1, 3, 18, 10)}, f"{SAME} (got dy=(1, 3, 18, 10), dx=(2, 3, 9, 5))"),
         (
-            {"dy": (2, 3, 4, 18, 10)},
+            {"y": (2, 3, 4, 18, 10)},
             "dy and dx need 4 lengths (N, C, H, W) (got dy=(2, 3, 4, 18, 10), dx=(2, 3, 9, 5))",
         ),
-        ({"dy": None}, "the output's size needs dy or a scale for height and width (got scales=(None, None))"),
+        ({"y": None}, "the output's size needs dy or a scale for height and width (got scales=(None, None))"),
         (
-            {"dy": None, "scales": (2, None)},
+            {"y": None, "scales": (2, None)},
             "the output's size needs dy or a scale for height and width (got scales=(2.0, None))",
         ),
         ({"scales": 0}, f"{FACTOR} (got 0)"),
@@ -117,12 +117,12 @@ FACTOR = "scales must be finite numbers greater than 0"
         ({"scales": (1, 2, 3)}, "scales needs one number, or two for height and width (got (1, 2, 3))"),
         ({"scales": 1e300}, "a scaled size must be at most 2^60 (got 9 * 1e+300)"),
         (
-            {"dx": (1, 1, 2**31, 1), "dy": (1, 1, 2**31, 1)},
+            {"x": (1, 1, 2**31, 1), "y": (1, 1, 2**31, 1)},
             "height of dx times height of dy must be at most 2^60 (got 2147483648 and 2147483648)",
         ),
         ({"dtype": "int8"}, "dy and dx must have the same float dtype (got dy int8, dx int8)"),
         (
-            {"dx_strides": (0, 45, 5, 1)},
+            {"x_strides": (0, 45, 5, 1)},
             "the output dx must not overlap itself in memory (got lengths (2, 3, 9, 5), strides (0, 45, 5, 1))",
         ),
         (
@@ -138,7 +138,7 @@ def test_refusals_name_the_rule_and_the_values(more: dict[str, Any], message: st
 
 
 def test_unknown_directions_are_refused() -> None:
-    for direction in ("fwd", "wrw", ""):
+    for direction in ("wrw", "FWD", ""):
         with pytest.raises(ProblemError, match="unknown direction of an upsampling problem"):
             UpsampleProblem.create(direction, **SIZES)
 
@@ -146,7 +146,7 @@ def test_unknown_directions_are_refused() -> None:
 def test_tensors_of_two_dtypes_are_refused() -> None:
     p = create()
     with pytest.raises(ProblemError, match=r"same float dtype \(got dy fp16, dx fp32\)"):
-        dataclasses.replace(p, dy=create(dtype="fp16").dy)
+        dataclasses.replace(p, y=create(dtype="fp16").y)
 
 
 @given(problem=upsample_problems())
@@ -155,13 +155,13 @@ def test_problems_with_a_broken_number_are_refused_by_name(problem: UpsampleProb
     if problem.scales[0] is None:
         return
     for change in (-1, 1):
-        lengths = list(problem.dy.lengths)
+        lengths = list(problem.y.lengths)
         lengths[2] += change
         with pytest.raises(HipfindError, match=r"height of dy|1 or more"):
-            UpsampleProblem.create("bwd", problem.dx.lengths, lengths, scales=problem.scales)
+            UpsampleProblem.create("bwd", problem.x.lengths, lengths, scales=problem.scales)
 
 
 def test_facts_are_what_a_perf_db_shows() -> None:
     assert create(layout="NHWC").facts() == {"layout": "NHWC", "n": 2, "c": 3, "input": "9x5", "output": "18x10"}
-    assert create(dx_strides=(135, 1, 15, 3)).facts()["layout"] == "NCHW_NHWC"
-    assert create(dy_strides=(0, 0, 0, 0)).facts()["layout"] == "*_NCHW"
+    assert create(x_strides=(135, 1, 15, 3)).facts()["layout"] == "NCHW_NHWC"
+    assert create(y_strides=(0, 0, 0, 0)).facts()["layout"] == "*_NCHW"

@@ -12,7 +12,7 @@ from hipfind.problem import UpsampleProblem
 from hipfind.problem.upsample_key import EXAMPLE, parse_key
 from tests.helpers.strategies import upsample_problems
 
-SIZES = {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)}
+SIZES = {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)}
 
 
 def create(**more: Any) -> UpsampleProblem:
@@ -28,13 +28,13 @@ def create(**more: Any) -> UpsampleProblem:
         ({"scales": (2.05, 2)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW-sh2.05"),
         ({"scales": (2, 2.05)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW-sw2.05"),
         ({"deterministic": True}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW-det"),
-        ({"dy_strides": (0, 0, 0, 0)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-*_NCHW-dys0x0x0x0"),
-        ({"dx_strides": (135, 1, 15, 3)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW_NHWC"),
-        ({"dx_strides": (300, 100, 11, 2), "dy_strides": (900, 300, 12, 1), "align_corners": True,
+        ({"y_strides": (0, 0, 0, 0)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-*_NCHW-dys0x0x0x0"),
+        ({"x_strides": (135, 1, 15, 3)}, "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW_NHWC"),
+        ({"x_strides": (300, 100, 11, 2), "y_strides": (900, 300, 12, 1), "align_corners": True,
           "deterministic": True},
          "upsample-bwd-bilinear-n2-c3-i9x5-o18x10-fp32-*-dys900x300x12x1-dxs300x100x11x2-ac-det"),
-        ({"dx": (0, 3, 9, 5), "dy": (0, 3, 18, 10)}, "upsample-bwd-bilinear-n0-c3-i9x5-o18x10-fp32-NCHW"),
-        ({"dx": (1, 1, 90000, 1), "dy": (1, 1, 1, 1), "scales": (1.7e-05, 1)},
+        ({"x": (0, 3, 9, 5), "y": (0, 3, 18, 10)}, "upsample-bwd-bilinear-n0-c3-i9x5-o18x10-fp32-NCHW"),
+        ({"x": (1, 1, 90000, 1), "y": (1, 1, 1, 1), "scales": (1.7e-05, 1)},
          "upsample-bwd-bilinear-n1-c1-i90000x1-o1x1-fp32-NCHW-sh1.7e-05"),
     ],
 )  # fmt: skip
@@ -59,9 +59,9 @@ def test_every_attribute_is_in_the_key() -> None:
     """B51: change one at a time; no two share a key."""
     changes: tuple[dict[str, Any], ...] = (
         {}, {"dtype": "fp16"}, {"layout": "NHWC"}, {"align_corners": True}, {"scales": 2.05}, {"scales": (2.05, 2)},
-        {"deterministic": True}, {"dx": (2, 3, 5, 9)}, {"dy": (2, 3, 10, 18)},
-        {"dx": (3, 3, 9, 5), "dy": (3, 3, 18, 10)}, {"dx": (2, 4, 9, 5), "dy": (2, 4, 18, 10)},
-        {"dx_strides": (200, 50, 5, 1)}, {"dy_strides": (900, 300, 12, 1)},
+        {"deterministic": True}, {"x": (2, 3, 5, 9)}, {"y": (2, 3, 10, 18)},
+        {"x": (3, 3, 9, 5), "y": (3, 3, 18, 10)}, {"x": (2, 4, 9, 5), "y": (2, 4, 18, 10)},
+        {"x_strides": (200, 50, 5, 1)}, {"y_strides": (900, 300, 12, 1)},
     )  # fmt: skip
     assert len({create(**change).key() for change in changes}) == len(changes)
 
@@ -70,7 +70,7 @@ def test_every_attribute_is_in_the_key() -> None:
     ("text", "message"),
     [
         ("", "this is not an upsampling problem's key"),
-        ("upsample-fwd-bilinear-n1-c3-i32x32-o64x64-fp32-NCHW", "this is not an upsampling problem's key"),
+        ("upsample-wrw-bilinear-n1-c3-i32x32-o64x64-fp32-NCHW", "this is not an upsampling problem's key"),
         ("upsample-bwd-bilinear-n1-c3-i32-o64x64-fp32-NCHW", "this is not an upsampling problem's key"),
         (f"{EXAMPLE} ", "this is not an upsampling problem's key"),
         (f"{EXAMPLE}-sh2", "spells its problem's key in another way"),

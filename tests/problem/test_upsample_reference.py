@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from hipfind.errors import ArrayError
 from hipfind.problem import UpsampleProblem
-from hipfind.problem.upsample_reference import interpolate, taps, upsample_reference, upsample_reference_at
+from hipfind.problem.upsample_reference import taps, upsample_reference, upsample_reference_at
 from tests.helpers.arrays import make_arrays
 from tests.helpers.strategies import upsample_problems
+from tests.helpers.upsampling import resize
 
 Array = npt.NDArray[Any]
 
@@ -23,8 +24,8 @@ Array = npt.NDArray[Any]
 def test_it_is_the_adjoint_of_the_interpolation(problem: UpsampleProblem, seed: int) -> None:
     """<g, U x> = <U^T g, x>, to 1e-12 of what the terms amount to."""
     gradient = make_arrays(problem, seed)["dy"]
-    x = np.random.default_rng(seed).standard_normal(problem.dx.lengths)
-    forward, backward = interpolate(problem, x), upsample_reference(problem, {"dy": gradient})
+    x = np.random.default_rng(seed).standard_normal(problem.x.lengths)
+    forward, backward = resize(problem, x), upsample_reference(problem, {"dy": gradient})
     difference = float((gradient * forward).sum() - (backward * x).sum())
     assert abs(difference) <= 1e-12 * float(np.abs(gradient * forward).sum() + np.abs(backward * x).sum())
 
@@ -32,7 +33,7 @@ def test_it_is_the_adjoint_of_the_interpolation(problem: UpsampleProblem, seed: 
 @given(problem=upsample_problems(empty=False), seed=st.integers(0, 2**16))
 def test_single_pixels_agree_with_the_whole(problem: UpsampleProblem, seed: int) -> None:
     arrays = make_arrays(problem, seed)
-    indices = np.array(list(np.ndindex(problem.dx.lengths)))[:: max(problem.dx.elements // 50, 1)]
+    indices = np.array(list(np.ndindex(problem.x.lengths)))[:: max(problem.x.elements // 50, 1)]
     whole = upsample_reference(problem, arrays)[tuple(indices.T)]
     assert np.allclose(upsample_reference_at(problem, arrays, indices), whole, rtol=1e-13, atol=1e-13)
 
@@ -44,8 +45,8 @@ def test_it_agrees_with_torch(problem: UpsampleProblem, seed: int) -> None:
     scales = [axis.scale for axis in problem.axes]
     theirs = torch.ops.aten.upsample_bilinear2d_backward(
         torch.from_numpy(gradient),
-        list(problem.dy.lengths[2:]),
-        list(problem.dx.lengths),
+        list(problem.y.lengths[2:]),
+        list(problem.x.lengths),
         problem.align_corners,
         *scales,
     ).numpy()
@@ -59,8 +60,8 @@ def test_borders_have_the_full_weight(size: tuple[int, int]) -> None:
     """Doubling spreads every pixel's weight over 4 x 4 outputs; at the border those outside fall back on it: 4 each."""
     height, width = size
     problem = UpsampleProblem.create("bwd", (1, 1, height, width), (1, 1, 2 * height, 2 * width), dtype="fp64")
-    ones = np.ones(problem.dy.lengths)
-    assert np.array_equal(upsample_reference(problem, {"dy": ones}), np.full(problem.dx.lengths, 4.0))
+    ones = np.ones(problem.y.lengths)
+    assert np.array_equal(upsample_reference(problem, {"dy": ones}), np.full(problem.x.lengths, 4.0))
 
 
 def test_known_weights() -> None:
@@ -92,9 +93,9 @@ def test_pixels_without_a_weight_do_not_see_what_is_not_finite(value: float) -> 
 @given(problem=upsample_problems(empty=False), seed=st.integers(0, 2**16))
 def test_the_usual_size_is_that_of_random_gradients(problem: UpsampleProblem, seed: int) -> None:
     arrays = make_arrays(problem, seed)
-    many = np.random.default_rng(seed).standard_normal((200, 1, *problem.dy.lengths[2:]))
+    many = np.random.default_rng(seed).standard_normal((200, 1, *problem.y.lengths[2:]))
     alone = UpsampleProblem.create(
-        "bwd", (200, 1, *problem.dx.lengths[2:]), many.shape, align_corners=problem.align_corners, scales=problem.scales
+        "bwd", (200, 1, *problem.x.lengths[2:]), many.shape, align_corners=problem.align_corners, scales=problem.scales
     )
     actual = float(np.sqrt(np.square(alone.reference({"dy": many})).mean()))
     usual = alone.usual_size({"dy": many})

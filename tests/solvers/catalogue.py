@@ -76,17 +76,17 @@ def conv_problems() -> list[ConvProblem]:
 
 
 RESIZED: tuple[dict[str, Any], ...] = (
-    {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)},
-    {"dx": (2, 16, 5, 9), "dy": (2, 16, 10, 18), "align_corners": True},
-    {"dx": (1, 64, 4, 3), "dy": (1, 64, 33, 40)},
-    {"dx": (2, 24, 7, 6), "scales": (1.7, 2.6)},
-    {"dx": (2, 3, 12, 20), "dy": (2, 3, 5, 7)},
-    {"dx": (1, 1, 1, 1), "dy": (1, 1, 700, 900)},
-    {"dx": (1, 2, 1, 6), "dy": (1, 2, 4, 1), "align_corners": True},
-    {"dx": (0, 3, 9, 5), "dy": (0, 3, 18, 10)},
-    {"dx": (1, 8, 4, 6), "dy": (1, 8, 2, 3)},
-    {"dx": (1, 8, 3, 4), "dy": (1, 8, 6, 8)},
-    {"dx": (1, 8, 3, 2), "dy": (1, 8, 48, 32)},
+    {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)},
+    {"x": (2, 16, 5, 9), "y": (2, 16, 10, 18), "align_corners": True},
+    {"x": (1, 64, 4, 3), "y": (1, 64, 33, 40)},
+    {"x": (2, 24, 7, 6), "scales": (1.7, 2.6)},
+    {"x": (2, 3, 12, 20), "y": (2, 3, 5, 7)},
+    {"x": (1, 1, 1, 1), "y": (1, 1, 700, 900)},
+    {"x": (1, 2, 1, 6), "y": (1, 2, 4, 1), "align_corners": True},
+    {"x": (0, 3, 9, 5), "y": (0, 3, 18, 10)},
+    {"x": (1, 8, 4, 6), "y": (1, 8, 2, 3)},
+    {"x": (1, 8, 3, 4), "y": (1, 8, 6, 8)},
+    {"x": (1, 8, 3, 2), "y": (1, 8, 48, 32)},
 )
 RESIZED_IN = {"fp32": RESIZED, "bf16": RESIZED[1:2] + RESIZED[-2:], "fp16": RESIZED[1:2], "fp64": RESIZED[1:2]}
 """By dtype: kernels are the same for all but for the type, and each one costs a compilation for every kind of GPU."""
@@ -101,11 +101,11 @@ def upsample_problems() -> list[UpsampleProblem]:
     ]
     more: tuple[dict[str, Any], ...] = (
         {"deterministic": True},
-        {"dy_strides": (900, 300, 12, 1)},
-        {"dy_strides": (540, 180, 1, 18), "dx_strides": (200, 50, 5, 1)},
-        {"dy_strides": (0, 0, 0, 0)},
-        {"dx_strides": (135, 1, 15, 3)},
-        {"dx_strides": (300, 100, 11, 2)},
+        {"y_strides": (900, 300, 12, 1)},
+        {"y_strides": (540, 180, 1, 18), "x_strides": (200, 50, 5, 1)},
+        {"y_strides": (0, 0, 0, 0)},
+        {"x_strides": (135, 1, 15, 3)},
+        {"x_strides": (300, 100, 11, 2)},
     )
     return made + [UpsampleProblem.create("bwd", **RESIZED[0], **attributes) for attributes in more]
 

@@ -55,7 +55,7 @@ class UpsampleBwdBlock(Solver[UpsampleProblem]):
 
     def GetWorkspaceSize(self, target: Target, problem: UpsampleProblem) -> int:
         chunks = _layout(target, problem).tiling.chunks
-        return 0 if chunks == 1 else chunks * problem.dx.elements * sum_bytes(problem.dtype)
+        return 0 if chunks == 1 else chunks * problem.x.elements * sum_bytes(problem.dtype)
 
     def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:
         layout = _layout(target, problem)
@@ -113,7 +113,7 @@ def _alignment(target: Target, room: Room, inner: int) -> int:
 
 def _is_wide(target: Target, planes: Planes, line: int) -> bool:
     """Whether all lines of dy are aligned if dy is: a tile's first column is chosen so."""
-    steps = planes.dy._replace(pixel=0) if planes.is_flat else planes.dy
+    steps = planes.y._replace(pixel=0) if planes.is_flat else planes.y
     return target.is_host or steps.are_multiples(line)
 
 
@@ -126,9 +126,9 @@ def _block_step(target: Target, problem: UpsampleProblem, layout: _Layout, sums:
         ("HF_GROUP", str(members)),
     )  # fmt: skip
     params = (
-        *h, *w, *planes.dy, *planes.dx, planes.per_image, planes.inner, planes.total, tiling.planes_per_group,
+        *h, *w, *planes.y, *planes.x, planes.per_image, planes.inner, planes.total, tiling.planes_per_group,
         tiling.tile_h, tiling.tile_w, tiling.chunks_h, tiling.chunks_w, tiling.parts_h, tiling.parts_w,
-        tiling.row_groups, alignment, int(_is_wide(target, planes, room.line)), int(planes.dx.are_multiples(pack)),
+        tiling.row_groups, alignment, int(_is_wide(target, planes, room.line)), int(planes.x.are_multiples(pack)),
     )  # fmt: skip
     again = (1 + 1 / tiling.tile_h) * (1 + 1 / tiling.tile_w)
     size = sum_bytes(problem.dtype) * tiling.chunks if tiling.chunks > 1 else problem.dtype.itemsize
@@ -137,7 +137,7 @@ def _block_step(target: Target, problem: UpsampleProblem, layout: _Layout, sums:
         (Operand("dy"), Operand("dx"), sums),
         params,
         items=tiling.groups * members,
-        flops=4 * problem.dy.elements + 8 * problem.dx.elements,
-        bytes=int(problem.dy.nbytes * again) + problem.dx.elements * size,
+        flops=4 * problem.y.elements + 8 * problem.x.elements,
+        bytes=int(problem.y.nbytes * again) + problem.x.elements * size,
         efficiency=0.1 if target.is_host else 0.06 if taps == 0 and planes.inner == 1 else 0.025,
     )

@@ -1,4 +1,4 @@
-"""UpsampleEmptyBatch: the answer to a batch of 0, whose gradient is empty. Nothing else applies."""
+"""UpsampleEmptyBatch: the answer to a batch of 0, whose result is empty, in either direction. Nothing else applies."""
 
 from __future__ import annotations
 

@@ -63,19 +63,19 @@ def _gather_step(target: Target, problem: UpsampleProblem) -> KernelStep:
     segments = -(-h.size // segment)
     defines = (("ELEM", problem.dtype.value), ("PACK", str(pack)), ("TAPS", str(rules.taps_of(w))))
     params = (
-        h.size, w.size, h.out, *planes.dy, *planes.dx, planes.per_image, packs, segment, segments,
-        int(planes.dy.are_multiples(pack)), int(planes.dx.are_multiples(pack)),
+        h.size, w.size, h.out, *planes.y, *planes.x, planes.per_image, packs, segment, segments,
+        int(planes.y.are_multiples(pack)), int(planes.x.are_multiples(pack)),
     )  # fmt: skip
     # Neighbouring threads of single columns are a scale apart: the nearest cache hands out a line for each of them.
     spread = 1.0 if target.is_host or planes.inner > 1 else max(2 * w.out / w.size / _CACHE_SPEED, 1.0)
-    read = problem.dy.nbytes * h.span(segment) * segments / h.out * spread
+    read = problem.y.nbytes * h.span(segment) * segments / h.out * spread
     return KernelStep(
         KernelSpec("upsample_gather.hip", "upsample_gather", defines),
         (Operand("dy"), Operand("dx"), tables.weights, tables.bounds),
         params,
         items=columns * segments,
-        flops=8 * (problem.dy.elements + problem.dx.elements),
-        bytes=int(read) + problem.dx.nbytes,
+        flops=8 * (problem.y.elements + problem.x.elements),
+        bytes=int(read) + problem.x.nbytes,
         efficiency=0.025 if target.is_host else 0.1 if planes.inner > 1 else 0.06,
     )
 

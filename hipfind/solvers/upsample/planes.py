@@ -1,4 +1,4 @@
-"""How the kernels see dy and dx: as planes of rows of pixels, a pixel being one element or neighbouring channels."""
+"""How the kernels see x and y: as planes of rows of pixels, a pixel being one element or neighbouring channels."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ class Planes(NamedTuple):
     total: int
     per_image: int
     inner: int
-    dy: Steps
-    dx: Steps
+    x: Steps
+    y: Steps
 
     @property
     def is_flat(self) -> bool:
-        """The pixels of a row of dy are neighbours."""
-        return self.dy.pixel == self.inner
+        """The pixels of a row of y are neighbours."""
+        return self.y.pixel == self.inner
 
 
 def planes_of(problem: UpsampleProblem, inner: int = 1) -> Planes:
-    """Planes with ``inner`` channels in a pixel, which must be neighbours in dy and dx where there are more than 1."""
+    """Planes with ``inner`` channels in a pixel, which must be neighbours in x and y where there are more than 1."""
     per_image = problem.c // inner
     return Planes(
         problem.n * per_image,
         per_image,
         inner,
-        _steps(problem.dy, inner),
-        _steps(problem.dx, inner),
+        _steps(problem.x, inner),
+        _steps(problem.y, inner),
     )
 
 
 def has_neighbouring_channels(problem: UpsampleProblem) -> bool:
-    """Channels are neighbours in dy and in dx."""
-    return problem.c > 1 and problem.dy.strides[1] == problem.dx.strides[1] == 1
+    """Channels are neighbours in x and in y."""
+    return problem.c > 1 and problem.y.strides[1] == problem.x.strides[1] == 1
 
 
 def has_neighbouring_columns(problem: UpsampleProblem) -> bool:
-    """Pixels of a row of dy are neighbours."""
-    return problem.dy.lengths[3] == 1 or problem.dy.strides[3] == 1
+    """Pixels of a row of y are neighbours."""
+    return problem.y.lengths[3] == 1 or problem.y.strides[3] == 1
 
 
 def _steps(tensor: TensorDescriptor, inner: int) -> Steps:

@@ -19,11 +19,11 @@ _NARROW = (2, 5)
 """Widths of windows that kernels are compiled for: so many weights are kept in registers."""
 
 
-def common(target: Target, problem: UpsampleProblem) -> Applicability:
-    """What every upsampling solver asks for: its operation, work to do, a float dtype, a compiler, countable sizes."""
+def common(target: Target, problem: UpsampleProblem, direction: str = "bwd") -> Applicability:
+    """What every upsampling solver asks for: its operation and direction, work, a float dtype, a compiler, sizes."""
     if problem.operation != "upsample":
         return no(Reason.OPERATION, problem.operation)
-    if problem.direction != "bwd":
+    if problem.direction != direction:
         return no(Reason.DIRECTION, problem.direction)
     if problem.is_empty:
         return no(Reason.EMPTY)
@@ -31,7 +31,7 @@ def common(target: Target, problem: UpsampleProblem) -> Applicability:
         return no(Reason.DTYPE, problem.dtype.value)
     if not target.kernels:
         return no(Reason.NO_COMPILER)
-    largest = max(*problem.dx.lengths[2:], *problem.dy.lengths[2:])
+    largest = max(*problem.x.lengths[2:], *problem.y.lengths[2:])
     if largest > _MAX_EXTENT:
         return no(Reason.TOO_LARGE, f"height or width {largest}")
     return APPLICABLE
@@ -39,7 +39,7 @@ def common(target: Target, problem: UpsampleProblem) -> Applicability:
 
 def no_neighbours(problem: UpsampleProblem) -> Applicability:
     """The answer of a solver that reads rows of neighbours."""
-    strides = f"strides dy {problem.dy.strides}, dx {problem.dx.strides}"
+    strides = f"strides dy {problem.y.strides}, dx {problem.x.strides}"
     return no(Reason.LAYOUT, f"neither pixels of a row nor channels are neighbours, or too few are: {strides}")
 
 

@@ -40,14 +40,14 @@ class UpsampleBwdScatter(Solver[UpsampleProblem]):
         return answer and rules.feasible(target, self.GetSolution(target, problem))
 
     def GetWorkspaceSize(self, target: Target, problem: UpsampleProblem) -> int:
-        return 0 if _is_direct(problem) else problem.dx.elements * sum_bytes(problem.dtype)
+        return 0 if _is_direct(problem) else problem.x.elements * sum_bytes(problem.dtype)
 
     def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:
         planes = _planes(target, problem)
         steps: tuple[Step, ...]
         if _is_direct(problem):
             sums = Operand("dx")
-            steps = (ClearStep(sums, problem.dx.nbytes), _scatter_step(target, problem, planes, sums))
+            steps = (ClearStep(sums, problem.x.nbytes), _scatter_step(target, problem, planes, sums))
         else:
             sums = Operand(WORKSPACE)
             steps = (
@@ -60,7 +60,7 @@ class UpsampleBwdScatter(Solver[UpsampleProblem]):
 
 def _is_direct(problem: UpsampleProblem) -> bool:
     """Sums can be kept in dx: it has their type, and no gaps that must not be cleared."""
-    return sum_bytes(problem.dtype) == problem.dtype.itemsize and bool(problem.dx.layouts())
+    return sum_bytes(problem.dtype) == problem.dtype.itemsize and bool(problem.x.layouts())
 
 
 def _planes(target: Target, problem: UpsampleProblem) -> Planes:
@@ -71,8 +71,8 @@ def _planes(target: Target, problem: UpsampleProblem) -> Planes:
 
 def _scatter_step(target: Target, problem: UpsampleProblem, planes: Planes, sums: Operand) -> KernelStep:
     h, w = (coordinates(axis) for axis in problem.axes)
-    steps = planes.dx if _is_direct(problem) else steps_of_sums(problem, planes)
-    params = (*h, *w, *planes.dy, *steps, planes.per_image, planes.inner, int(target.is_host))
+    steps = planes.x if _is_direct(problem) else steps_of_sums(problem, planes)
+    params = (*h, *w, *planes.y, *steps, planes.per_image, planes.inner, int(target.is_host))
     turns = 1 if target.is_host or planes.inner > 1 else min(max(w.out // w.size, 1), target.wave_size)
     return KernelStep(
         KernelSpec("upsample_scatter.hip", "upsample_scatter", (("ELEM", problem.dtype.value),)),
@@ -80,6 +80,6 @@ def _scatter_step(target: Target, problem: UpsampleProblem, planes: Planes, sums
         params,
         items=planes.total * planes.inner * (1 if target.is_host else h.out * w.out),
         flops=problem.flops,
-        bytes=problem.dy.nbytes + 4 * problem.dy.elements * _ATOMIC_BYTES * turns,
+        bytes=problem.y.nbytes + 4 * problem.y.elements * _ATOMIC_BYTES * turns,
         efficiency=0.02 if target.is_host else 0.5,
     )

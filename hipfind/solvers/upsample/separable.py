@@ -45,12 +45,12 @@ class UpsampleBwdSeparable(Solver[UpsampleProblem]):
     def IsApplicable(self, target: Target, problem: UpsampleProblem) -> Applicability:
         answer = rules.common(target, problem)
         if answer and _planes(problem) is None:
-            return no(Reason.LAYOUT, f"rows of dy are not contiguous: strides {problem.dy.strides}")
+            return no(Reason.LAYOUT, f"rows of dy are not contiguous: strides {problem.y.strides}")
         return answer and rules.feasible(target, self.GetSolution(target, problem))
 
     def GetWorkspaceSize(self, target: Target, problem: UpsampleProblem) -> int:
         planes = _planes(problem) or planes_of(problem)
-        rows = planes.total * problem.dx.lengths[2]
+        rows = planes.total * problem.x.lengths[2]
         return tables_of(problem).nbytes + rows * _pitch(target, problem, planes) * sum_bytes(problem.dtype)
 
     def GetSolution(self, target: Target, problem: UpsampleProblem, config: None = None) -> Solution:
@@ -78,7 +78,7 @@ def _line(target: Target, problem: UpsampleProblem) -> int:
 def _pitch(target: Target, problem: UpsampleProblem, planes: Planes) -> int:
     """Elements of a row of sums, in whole lines."""
     line = _line(target, problem)
-    return -(-problem.dy.lengths[3] * planes.inner // line) * line
+    return -(-problem.y.lengths[3] * planes.inner // line) * line
 
 
 def _row_step(target: Target, problem: UpsampleProblem, planes: Planes) -> KernelStep:
@@ -88,9 +88,9 @@ def _row_step(target: Target, problem: UpsampleProblem, planes: Planes) -> Kerne
     wanted = -(-target.compute_units * (1 if target.is_host else _THREADS_PER_UNIT) // (planes.total * lines))
     segment = min(max(h.size // wanted, 1), _MOST_ROWS)
     segments = -(-h.size // segment)
-    wide = planes.dy._replace(pixel=0).are_multiples(line)
+    wide = planes.y._replace(pixel=0).are_multiples(line)
     params = (
-        h.size, problem.dy.lengths[3] * planes.inner, *planes.dy, planes.per_image, pitch, lines, segment, segments,
+        h.size, problem.y.lengths[3] * planes.inner, *planes.y, planes.per_image, pitch, lines, segment, segments,
         int(wide),
     )  # fmt: skip
     sums = planes.total * h.size * pitch * sum_bytes(problem.dtype)
@@ -99,19 +99,19 @@ def _row_step(target: Target, problem: UpsampleProblem, planes: Planes) -> Kerne
         (Operand("dy"), Operand(WORKSPACE, tables.nbytes), tables.weights, tables.bounds),
         params,
         items=planes.total * segments * lines,
-        flops=4 * problem.dy.elements,
-        bytes=int(problem.dy.nbytes * h.span(segment) * segments / h.out) + sums,
+        flops=4 * problem.y.elements,
+        bytes=int(problem.y.nbytes * h.span(segment) * segments / h.out) + sums,
         efficiency=0.025 if target.is_host else 0.1,
     )
 
 
 def _column_step(target: Target, problem: UpsampleProblem, planes: Planes) -> KernelStep:
     tables, pitch, pack = tables_of(problem), _pitch(target, problem, planes), _pack(problem, planes)
-    height, width = problem.dx.lengths[2:]
+    height, width = problem.x.lengths[2:]
     packs = planes.inner // pack
     params = (
-        height, width, problem.dy.lengths[2], *planes.dx, planes.per_image, planes.inner, packs, pitch,
-        int(planes.dx.are_multiples(pack)),
+        height, width, problem.y.lengths[2], *planes.x, planes.per_image, planes.inner, packs, pitch,
+        int(planes.x.are_multiples(pack)),
     )  # fmt: skip
     sums = planes.total * height * pitch
     return KernelStep(
@@ -119,8 +119,8 @@ def _column_step(target: Target, problem: UpsampleProblem, planes: Planes) -> Ke
         (Operand(WORKSPACE, tables.nbytes), Operand("dx"), tables.weights, tables.bounds),
         params,
         items=planes.total * height * width * packs,
-        flops=4 * sums + 8 * problem.dx.elements,
-        bytes=sums * sum_bytes(problem.dtype) + problem.dx.nbytes,
+        flops=4 * sums + 8 * problem.x.elements,
+        bytes=sums * sum_bytes(problem.dtype) + problem.x.nbytes,
         efficiency=0.025 if target.is_host else 0.02,
     )
 

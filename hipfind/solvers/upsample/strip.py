@@ -128,18 +128,18 @@ def _strip_step(problem: UpsampleProblem, layout: _Layout) -> KernelStep:
         ("PACK", str(pack)), ("LINE", str(line)), ("ROWS", str(ROWS)), ("COLUMNS", str(columns)),
         ("TILE_W", str(TILE_W)), ("AHEAD", str(_AHEAD)), *((("HF_BLOCKS", "2"),) if pack * taps >= _WEIGHTS else ()),
     )  # fmt: skip
-    wide = planes.dy._replace(pixel=0) if planes.is_flat else planes.dy
+    wide = planes.y._replace(pixel=0) if planes.is_flat else planes.y
     params = (
-        *h, *w, *planes.dy, *planes.dx, planes.per_image, planes.inner, planes.total,
+        *h, *w, *planes.y, *planes.x, planes.per_image, planes.inner, planes.total,
         tiling.tile_h, tiling.tile_w, tiling.lines, tiling.at_once, tiling.parts, tiling.parts_w,
-        alignment, int(wide.are_multiples(line)), int(planes.dx.are_multiples(pack)),
+        alignment, int(wide.are_multiples(line)), int(planes.x.are_multiples(pack)),
     )  # fmt: skip
     return KernelStep(
         KernelSpec("upsample_strip.hip", "upsample_strip", defines),
         (Operand("dy"), Operand("dx")),
         params,
         items=tiling.groups * BLOCK,
-        flops=4 * problem.dy.elements + 8 * problem.dx.elements,
-        bytes=int(problem.dy.nbytes * tiling.read) + problem.dx.nbytes,
+        flops=4 * problem.y.elements + 8 * problem.x.elements,
+        bytes=int(problem.y.nbytes * tiling.read) + problem.x.nbytes,
         efficiency=0.08 if is_single else 0.04,
     )

@@ -16,18 +16,18 @@ def sum_bytes(dtype: DType) -> int:
 
 def steps_of_sums(problem: UpsampleProblem, planes: Planes) -> Steps:
     """How one chunk of such sums lies."""
-    height, width = problem.dx.lengths[2:]
+    height, width = problem.x.lengths[2:]
     plane = height * width * planes.inner
     return Steps(planes.per_image * plane, plane, width * planes.inner, planes.inner)
 
 
 def sum_step(problem: UpsampleProblem, planes: Planes, sums: Operand, chunks: int = 1) -> KernelStep:
     """dx as the total of ``chunks`` sums of each element, rounded once."""
-    elements = problem.dx.elements
+    elements = problem.x.elements
     return KernelStep(
         KernelSpec("upsample_steps.hip", "sum_partials", (("ELEM", problem.dtype.value),)),
         (sums, Operand("dx")),
-        (chunks, elements, planes.per_image, *problem.dx.lengths[2:], planes.inner, *planes.dx),
+        (chunks, elements, planes.per_image, *problem.x.lengths[2:], planes.inner, *planes.x),
         items=elements,
         flops=chunks * elements,
         bytes=elements * (chunks * sum_bytes(problem.dtype) + problem.dtype.itemsize),

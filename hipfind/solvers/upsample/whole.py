@@ -43,7 +43,7 @@ class UpsampleBwdWhole(Solver[UpsampleProblem]):
             return no(Reason.SCALE, f"only scales of 1/2, {_SCALES} on both axes: {h} and {w}")
         if not (has_neighbouring_columns(problem) or has_neighbouring_channels(problem)):
             return rules.no_neighbours(problem)
-        step = max(problem.dy.strides[2], problem.dx.strides[2]) * problem.dtype.itemsize
+        step = max(problem.y.strides[2], problem.x.strides[2]) * problem.dtype.itemsize
         if step > _MOST_BYTES:
             return no(Reason.TOO_LARGE, f"rows are {step} bytes apart")
         return rules.feasible(target, self.GetSolution(target, problem))

@@ -52,7 +52,7 @@ def _form(problem: UpsampleProblem) -> _Form:
 
 def _strip_step(target: Target, problem: UpsampleProblem, scale: int) -> KernelStep:
     planes, is_last, line = _form(problem)
-    height, width = problem.dx.lengths[2:]
+    height, width = problem.x.lengths[2:]
     defines = [("ELEM", problem.dtype.value), ("SH", str(scale)), ("SW", str(scale))]
     if is_last:
         if target.vendor == "amd" and target.wave_size == 32 and scale >= 16:
@@ -61,17 +61,17 @@ def _strip_step(target: Target, problem: UpsampleProblem, scale: int) -> KernelS
         packs, source, rows_at_once = problem.c // line, "upsample_whole_last", 1
         pixel = problem.c if line == 1 and planes.is_flat and problem.c <= _FEW_SINGLES else 0
         defines += [("PACK", str(line)), ("PIXEL", str(pixel))]
-        wide_dx = planes.dx.are_multiples(line)
+        wide_dx = planes.x.are_multiples(line)
     else:
         columns = rules.pack_of(width, max(line // scale, 1))
         packs, source, rows_at_once = 1, "upsample_whole_first", 1 if scale % 2 else 2
         line = _power_of_two(scale * columns, line)
         defines += [("LINE", str(line)), ("SIDE", str(_power_of_two(scale // 2, line)))]
-        wide_dx = planes.dx.pixel == 1 and planes.dx._replace(pixel=0).are_multiples(columns)
+        wide_dx = planes.x.pixel == 1 and planes.x._replace(pixel=0).are_multiples(columns)
     defines += [("COLUMNS", str(columns)), ("ROWS", str(rows_at_once)), ("CORNERS", str(int(problem.align_corners)))]
     if scale >= 16 or problem.dtype is DType.FP64 or (is_last and columns * line >= 16):
         defines += _REGISTERS
-    wide_dy = (planes.dy if is_last else planes.dy._replace(pixel=0)).are_multiples(line)
+    wide_dy = (planes.y if is_last else planes.y._replace(pixel=0)).are_multiples(line)
     items = planes.total * (width // columns) * packs
     rows = _strip(target, height, items)
     strips = -(-height // rows)
@@ -79,10 +79,10 @@ def _strip_step(target: Target, problem: UpsampleProblem, scale: int) -> KernelS
         KernelSpec(f"{source}.hip", source, tuple(defines)),
         (Operand("dy"), Operand("dx")),
         (
-            height, width, *planes.dy, *planes.dx, planes.per_image, packs, rows, strips, int(wide_dy), int(wide_dx)
+            height, width, *planes.y, *planes.x, planes.per_image, packs, rows, strips, int(wide_dy), int(wide_dx)
         ),
         items=items * strips,
-        flops=4 * problem.dy.elements,
+        flops=4 * problem.y.elements,
         bytes=problem.min_bytes,  # two strips read the rows that both look at at nearly the same time: once from memory
         efficiency=0.025 if target.is_host else 0.2,
     )  # fmt: skip
@@ -101,10 +101,10 @@ class _Tile(NamedTuple):
 def _tile(target: Target, problem: UpsampleProblem, scale: int) -> _Tile | None:
     """Tiles for groups that share windows: where there are few pixels, and windows of whole lines. None elsewhere."""
     line = _LINE_BYTES // problem.dtype.itemsize
-    height, width = problem.dx.lengths[2:]
+    height, width = problem.x.lengths[2:]
     planes = planes_of(problem, 1 if has_neighbouring_columns(problem) else problem.c)
     is_fit = not (target.is_host or problem.align_corners) and scale >= 2 * line and planes.is_flat
-    if not is_fit or problem.dx.elements > target.compute_units * _FEW_PIXELS_PER_UNIT:
+    if not is_fit or problem.x.elements > target.compute_units * _FEW_PIXELS_PER_UNIT:
         return None
     for columns in _TILES:
         lines, groups = (columns + 1) * scale * planes.inner // line, planes.total * height * -(-width // columns)
@@ -120,7 +120,7 @@ def _tile(target: Target, problem: UpsampleProblem, scale: int) -> _Tile | None:
 def _group_step(problem: UpsampleProblem, scale: int, tile: _Tile) -> KernelStep:
     line = _LINE_BYTES // problem.dtype.itemsize
     planes, columns, parts, parts_w, groups = tile
-    wide = planes.dy._replace(pixel=0).are_multiples(line)
+    wide = planes.y._replace(pixel=0).are_multiples(line)
     defines = (
         ("ELEM", problem.dtype.value), ("SH", str(scale)), ("LINE", str(line)), ("HF_GROUP", str(BLOCK))
     )  # fmt: skip
@@ -128,12 +128,12 @@ def _group_step(problem: UpsampleProblem, scale: int, tile: _Tile) -> KernelStep
         KernelSpec("upsample_whole_group.hip", "upsample_whole_group", defines),
         (Operand("dy"), Operand("dx")),
         (
-            *problem.dx.lengths[2:], *planes.dy, *planes.dx, planes.per_image, planes.inner, columns, parts, parts_w,
+            *problem.x.lengths[2:], *planes.y, *planes.x, planes.per_image, planes.inner, columns, parts, parts_w,
             int(wide),
         ),
         items=groups * BLOCK,
-        flops=4 * problem.dy.elements,
-        bytes=int(problem.dy.nbytes * (1 + 1 / columns)) + problem.dx.nbytes,
+        flops=4 * problem.y.elements,
+        bytes=int(problem.y.nbytes * (1 + 1 / columns)) + problem.x.nbytes,
         efficiency=0.2,
     )  # fmt: skip
 
@@ -141,24 +141,24 @@ def _group_step(problem: UpsampleProblem, scale: int, tile: _Tile) -> KernelStep
 def half_step(target: Target, problem: UpsampleProblem) -> KernelStep:
     """The launch for half the pixels of both axes."""
     planes, is_last, line = _form(problem)
-    height, width = problem.dy.lengths[2:]
+    height, width = problem.y.lengths[2:]
     if is_last:
         out_line, packs, lines = line, problem.c // line, width * problem.c // line
-        wide_dy, wide_dx = planes.dy.are_multiples(line), planes.dx.are_multiples(line)
+        wide_dy, wide_dx = planes.y.are_multiples(line), planes.x.are_multiples(line)
     else:
-        is_packed = planes.dx.pixel == 1
+        is_packed = planes.x.pixel == 1
         line = rules.pack_of(width, line // 2) if is_packed else 1
         out_line, packs, lines = 2 * line if is_packed else 1, 1, width // line
-        wide_dy = planes.dy._replace(pixel=0).are_multiples(line)
-        wide_dx = planes.dx._replace(pixel=0).are_multiples(out_line)
+        wide_dy = planes.y._replace(pixel=0).are_multiples(line)
+        wide_dx = planes.x._replace(pixel=0).are_multiples(out_line)
     defines = (("ELEM", problem.dtype.value), ("LINE", str(line)), ("OUT_LINE", str(out_line)))
     items = planes.total * height * lines
     return KernelStep(
         KernelSpec("upsample_half.hip", "upsample_half", defines),
         (Operand("dy"), Operand("dx")),
-        (height, lines, *planes.dy, *planes.dx, planes.per_image, packs, int(wide_dy), int(wide_dx)),
+        (height, lines, *planes.y, *planes.x, planes.per_image, packs, int(wide_dy), int(wide_dx)),
         items=items,
-        flops=problem.dy.elements,
+        flops=problem.y.elements,
         bytes=problem.min_bytes,
         efficiency=0.025 if target.is_host else 0.2,
     )

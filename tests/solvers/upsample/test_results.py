@@ -18,6 +18,7 @@ from hipfind.target import known
 from tests.helpers.arrays import make_arrays
 from tests.helpers.solving import check_all, solve
 from tests.helpers.strategies import upsample_problems
+from tests.helpers.upsampling import resize
 
 Array = npt.NDArray[Any]
 SOLVERS = default_registry().for_operation("upsample")
@@ -29,12 +30,12 @@ WHOLE = {"UpsampleBwdWhole"}
 """For a few scales only."""
 
 SUITE: dict[str, dict[str, Any]] = {
-    "x2": {"dx": (2, 8, 16, 16), "dy": (2, 8, 32, 32)},
-    "x32": {"dx": (1, 3, 8, 8), "dy": (1, 3, 256, 256)},
-    "x2 corners": {"dx": (3, 4, 32, 32), "dy": (3, 4, 64, 64), "align_corners": True},
-    "x16": {"dx": (2, 16, 8, 8), "dy": (2, 16, 128, 128)},
-    "x8 wide": {"dx": (1, 19, 16, 32), "dy": (1, 19, 128, 256)},
-    "half": {"dx": (2, 16, 32, 32), "dy": (2, 16, 16, 16)},
+    "x2": {"x": (2, 8, 16, 16), "y": (2, 8, 32, 32)},
+    "x32": {"x": (1, 3, 8, 8), "y": (1, 3, 256, 256)},
+    "x2 corners": {"x": (3, 4, 32, 32), "y": (3, 4, 64, 64), "align_corners": True},
+    "x16": {"x": (2, 16, 8, 8), "y": (2, 16, 128, 128)},
+    "x8 wide": {"x": (1, 19, 16, 32), "y": (1, 19, 128, 256)},
+    "half": {"x": (2, 16, 32, 32), "y": (2, 16, 16, 16)},
 }
 """The performance suite, made smaller."""
 
@@ -90,11 +91,11 @@ def test_the_suite(name: str, dtype: str, layout: str, device: Device) -> None:
 def test_height_and_width_are_not_mixed_up(size: tuple[int, int], layout: str, device: Device) -> None:
     """B50: both orientations, border pixels exact, gradients with gaps too."""
     height, width = size
-    lengths = {"dx": (2, 3, height, width), "dy": (2, 3, 2 * height, 2 * width)}
+    lengths = {"x": (2, 3, height, width), "y": (2, 3, 2 * height, 2 * width)}
     gaps = (600, 200, 2 * width + 3, 1) if layout == "NCHW" else (900, 1, 6 * width + 4, 3)
     for strides, align_corners in itertools.product((None, gaps), (False, True)):
         problem = UpsampleProblem.create(
-            "bwd", layout=layout, align_corners=align_corners, dy_strides=strides, **lengths
+            "bwd", layout=layout, align_corners=align_corners, y_strides=strides, **lengths
         )
         check_all(device, SOLVERS, problem)
         if not align_corners:
@@ -152,9 +153,9 @@ def test_what_is_not_finite_stays_where_it_belongs(
 ) -> None:
     """One element of dy that is not finite: the pixels with a weight in it, and no others, are not finite either."""
     arrays = make_arrays(problem, seed)
-    if 0 in problem.dy.strides:
+    if 0 in problem.y.strides:
         return
-    place = np.unravel_index(seed % problem.dy.elements, problem.dy.lengths)
+    place = np.unravel_index(seed % problem.y.elements, problem.y.lengths)
     arrays["dy"][place] = value
     finite = np.isfinite(problem.reference(arrays))
     target = GPU if for_gpu else device.target
@@ -168,11 +169,9 @@ def test_what_is_not_finite_stays_where_it_belongs(
 @given(problem=upsample_problems(dtypes=("fp64",), empty=False, max_size=12), seed=st.integers(0, 2**16))
 def test_every_solver_is_the_adjoint(problem: UpsampleProblem, seed: int, device: Device) -> None:
     """<g, U x> = <U^T g, x> to 1e-12 in fp64."""
-    from hipfind.problem.upsample_reference import interpolate
-
     arrays = make_arrays(problem, seed)
-    x = np.random.default_rng(seed).standard_normal(problem.dx.lengths)
-    terms = arrays["dy"] * interpolate(problem, x)
+    x = np.random.default_rng(seed).standard_normal(problem.x.lengths)
+    terms = arrays["dy"] * resize(problem, x)
     for solver in SOLVERS:
         if solver.IsApplicable(device.target, problem):
             out = solve(device, solver, problem, arrays)
@@ -186,7 +185,7 @@ def test_the_best_solver_agrees_with_torch(problem: UpsampleProblem, seed: int, 
     torch = pytest.importorskip("torch", reason="torch is not installed")
     arrays = make_arrays(problem, seed)
     gradient = np.ascontiguousarray(arrays["dy"])
-    sizes, scales = (list(problem.dy.lengths[2:]), list(problem.dx.lengths)), [axis.scale for axis in problem.axes]
+    sizes, scales = (list(problem.y.lengths[2:]), list(problem.x.lengths)), [axis.scale for axis in problem.axes]
     theirs = torch.ops.aten.upsample_bilinear2d_backward(
         torch.from_numpy(gradient), *sizes, problem.align_corners, *scales
     ).numpy()
@@ -232,11 +231,11 @@ def test_whole_scales(
     row, image = (out_w + gap, c * out_h * (out_w + gap)) if layout == "NCHW" else (c * out_w + gap, 0)
     strides = (image, out_h * row, row, 1) if layout == "NCHW" else (out_h * row, 1, row, c)
     problem = UpsampleProblem.create(
-        "bwd", (n, c, height, width), (n, c, out_h, out_w), layout=layout, dy_strides=strides, align_corners=corners
+        "bwd", (n, c, height, width), (n, c, out_h, out_w), layout=layout, y_strides=strides, align_corners=corners
     )
     arrays = make_arrays(problem, seed)
     if value != 0.0:
-        arrays["dy"][np.unravel_index(seed % problem.dy.elements, problem.dy.lengths)] = value
+        arrays["dy"][np.unravel_index(seed % problem.y.elements, problem.y.lengths)] = value
     expected, target = problem.reference(arrays), GPU if for_gpu else device.target
     solver = default_registry().get("UpsampleBwdWhole")
     assert solver.IsApplicable(target, problem)
@@ -271,5 +270,5 @@ def test_long_windows_and_wide_pixels(dx: Any, dy: Any, layout: str, device: Dev
 
 def test_an_expanded_scalar_is_a_gradient(device: Device) -> None:
     """What the backward pass of a sum hands on: strides of 0."""
-    problem = UpsampleProblem.create("bwd", (2, 3, 5, 4), (2, 3, 11, 9), dy_strides=(0, 0, 0, 0))
+    problem = UpsampleProblem.create("bwd", (2, 3, 5, 4), (2, 3, 11, 9), y_strides=(0, 0, 0, 0))
     assert check_all(device, SOLVERS, problem) == ["UpsampleBwdScatter", "UpsampleBwdGather"]

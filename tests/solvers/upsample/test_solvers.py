@@ -15,7 +15,7 @@ from hipfind.target import known
 
 HOST, GPU = known("x86_64"), known("sm_90")
 SOLVERS = {solver.SolverDbId(): solver for solver in default_registry().for_operation("upsample")}
-SIZES = {"dx": (2, 3, 9, 5), "dy": (2, 3, 18, 10)}
+SIZES = {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)}
 
 
 def create(**more: Any) -> UpsampleProblem:
@@ -45,11 +45,11 @@ def test_steps_of_each_solver() -> None:
     assert words("UpsampleBwdSeparable", problem) == ["upsample_tables", "upsample_rows", "upsample_columns"]
     assert words("UpsampleBwdScatter", problem) == ["clear", "upsample_scatter"]
     assert words("UpsampleBwdScatter", create(dtype="bf16")) == ["clear", "upsample_scatter", "sum_partials"]
-    assert words("UpsampleBwdScatter", create(dx_strides=(300, 100, 11, 2)))[-1] == "sum_partials"
+    assert words("UpsampleBwdScatter", create(x_strides=(300, 100, 11, 2)))[-1] == "sum_partials"
     assert words("UpsampleBwdWhole", create()) == ["upsample_whole_first"]
     assert words("UpsampleBwdWhole", create(layout="NHWC")) == ["upsample_whole_last"]
-    assert words("UpsampleBwdWhole", create(dx=(2, 3, 8, 4), dy=(2, 3, 4, 2))) == ["upsample_half"]
-    assert words("UpsampleEmptyBatch", create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10))) == []
+    assert words("UpsampleBwdWhole", create(x=(2, 3, 8, 4), y=(2, 3, 4, 2))) == ["upsample_half"]
+    assert words("UpsampleEmptyBatch", create(x=(0, 3, 9, 5), y=(0, 3, 18, 10))) == []
 
 
 def test_a_window_for_one_group_needs_no_workspace_and_one_for_many_sums_up() -> None:
@@ -57,7 +57,7 @@ def test_a_window_for_one_group_needs_no_workspace_and_one_for_many_sums_up() ->
     assert block.GetWorkspaceSize(GPU, create()) == 0
     one = UpsampleProblem.create("bwd", (1, 2, 1, 1), (1, 2, 1024, 1024))
     assert words("UpsampleBwdBlock", one) == ["upsample_block", "sum_partials"]
-    assert block.GetWorkspaceSize(GPU, one) % (one.dx.elements * 4) == 0
+    assert block.GetWorkspaceSize(GPU, one) % (one.x.elements * 4) == 0
     assert block.GetWorkspaceSize(GPU, one) >= GPU.compute_units * 4
 
 
@@ -65,16 +65,16 @@ def test_refusals() -> None:
     for solver in SOLVERS.values():
         assert refusal(solver, ConvProblem.create("bwd", (1, 1, 3, 3), (1, 1, 2, 2))) is Reason.OPERATION
         if solver.SolverDbId() != "UpsampleEmptyBatch":
-            assert refusal(solver, create(dx=(0, 3, 9, 5), dy=(0, 3, 18, 10))) is Reason.EMPTY
+            assert refusal(solver, create(x=(0, 3, 9, 5), y=(0, 3, 18, 10))) is Reason.EMPTY
             assert refusal(solver, create(), dataclasses.replace(HOST, kernels=False)) is Reason.NO_COMPILER
             assert refusal(solver, create(), dataclasses.replace(GPU, max_items=10)) is Reason.TOO_LARGE
-            huge = create(dx=(1, 1, 2**30, 1), dy=(1, 1, 2**30, 1))
+            huge = create(x=(1, 1, 2**30, 1), y=(1, 1, 2**30, 1))
             assert refusal(solver, huge) is Reason.TOO_LARGE
     assert refusal(SOLVERS["UpsampleEmptyBatch"], create()) is Reason.NOT_EMPTY
-    scattered = create(dy_strides=(540, 180, 1, 18))
+    scattered = create(y_strides=(540, 180, 1, 18))
     assert refusal(SOLVERS["UpsampleBwdBlock"], scattered) is Reason.LAYOUT
     assert refusal(SOLVERS["UpsampleBwdSeparable"], scattered) is Reason.LAYOUT
-    assert refusal(SOLVERS["UpsampleBwdBlock"], create(dx=(1, 7001, 2, 2), dy=(1, 7001, 4, 4), layout="NHWC")) is (
+    assert refusal(SOLVERS["UpsampleBwdBlock"], create(x=(1, 7001, 2, 2), y=(1, 7001, 4, 4), layout="NHWC")) is (
         Reason.TOO_LARGE
     )
 
@@ -82,11 +82,11 @@ def test_refusals() -> None:
 @pytest.mark.parametrize(
     "attributes",
     [
-        {"dy": (2, 3, 18, 15)},
-        {"dy": (2, 3, 45, 25)},
-        {"dy": (2, 3, 27, 15), "align_corners": True},
-        {"dx": (2, 3, 1, 5), "dy": (2, 3, 2, 10), "align_corners": True},
-        {"dx": (2, 3, 8, 5), "dy": (2, 3, 4, 2), "scales": 0.5},
+        {"y": (2, 3, 18, 15)},
+        {"y": (2, 3, 45, 25)},
+        {"y": (2, 3, 27, 15), "align_corners": True},
+        {"x": (2, 3, 1, 5), "y": (2, 3, 2, 10), "align_corners": True},
+        {"x": (2, 3, 8, 5), "y": (2, 3, 4, 2), "scales": 0.5},
         {"scales": (2.1, 2.0)},
     ],
     ids=str,
@@ -97,7 +97,7 @@ def test_whole_scales_only(attributes: dict[str, Any]) -> None:
 
 
 def test_rows_of_whole_scales_are_counted_in_32_bits() -> None:
-    far = create(dx=(1, 1, 2, 2), dy=(1, 1, 4, 4), dy_strides=(2**40, 2**40, 2**30, 1))
+    far = create(x=(1, 1, 2, 2), y=(1, 1, 4, 4), y_strides=(2**40, 2**40, 2**30, 1))
     assert refusal(SOLVERS["UpsampleBwdWhole"], far) is Reason.TOO_LARGE
 
 

@@ -60,9 +60,9 @@ def test_every_strip_has_room(
     [
         (UpsampleProblem.create("bwd", (1, 1, 1, 1), (1, 1, 1024, 1024)), Reason.TOO_LARGE),
         (UpsampleProblem.create("bwd", (1, 1, 4, 1), (1, 1, 8, 9000)), Reason.TOO_LARGE),
-        (UpsampleProblem.create("bwd", (2, 3, 9, 5), (2, 3, 18, 10), dy_strides=(1600, 500, 25, 2)), Reason.LAYOUT),
-        (UpsampleProblem.create("bwd", (2, 3, 9, 5), (2, 3, 18, 10), dy_strides=(1600, 1, 80, 4),
-                                dx_strides=(400, 1, 20, 4)), Reason.LAYOUT),
+        (UpsampleProblem.create("bwd", (2, 3, 9, 5), (2, 3, 18, 10), y_strides=(1600, 500, 25, 2)), Reason.LAYOUT),
+        (UpsampleProblem.create("bwd", (2, 3, 9, 5), (2, 3, 18, 10), y_strides=(1600, 1, 80, 4),
+                                x_strides=(400, 1, 20, 4)), Reason.LAYOUT),
     ],
     ids=["rows", "columns", "no neighbours", "too few neighbours"],
 )  # fmt: skip
