@@ -9,6 +9,7 @@ from hipfind import settings
 from hipfind.errors import CompileError, DeviceError
 from hipfind.find.candidates import Standing, sort_candidates
 from hipfind.find.configs import tuned_records
+from hipfind.find.immediate import immediate
 from hipfind.find.measure import Entry, drop_hopeless
 from hipfind.find.report import Source
 from hipfind.find.session import Session
@@ -96,6 +97,17 @@ def compile_all(
             if on_done is not None:
                 on_done(done, len(specs))
     return Compiled(len(solutions), len(specs), tuple(failures))
+
+
+def compile_defaults(problems: Sequence[Problem], session: Session) -> None:
+    """Compile what Finds of these problems are going to run, all at once: one Find has work for a few cores only.
+
+    Problems that have a record are left out. A kernel that fails is met again, with its reason, by its Find.
+    """
+    known = (Source.USER_DB, Source.SYSTEM_DB)
+    missing = [one for one in problems if all(choice.source not in known for choice in immediate(one, session)[:1])]
+    solutions = (one for problem in missing for one in _solutions(problem, session, all_configs=False))
+    session.device.compile_ahead([spec for one in solutions for spec in one.kernels])
 
 
 def _solutions(problem: Problem, session: Session, all_configs: bool) -> Iterator[Solution]:

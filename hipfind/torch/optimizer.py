@@ -44,6 +44,8 @@ def optimize(
     named = {name: module for name, module in model.named_modules() if is_of_interest(module)}
     recorded = Recorded() if example_input is None else record(model, example_input)
     racer = Racer(seconds, find_mode, tune)
+    able = [name for name, module in named.items() if not why_not(module)]
+    racer.compile_ahead(call for name in able for call in recorded.calls.get(name, {}))
     decisions = []
     for name, module in named.items():
         reason = why_not(module)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -16,7 +17,10 @@ from hipfind.device.arrays import device_of
 from hipfind.errors import HipfindError
 from hipfind.find.engine import find
 from hipfind.find.immediate import immediate
+from hipfind.find.modes import FindMode
 from hipfind.find.session import Session, session_for
+from hipfind.find.tuning import compile_defaults
+from hipfind.problem.base import Problem
 from hipfind.torch import conv_operators, upsample_operators
 from hipfind.torch.calls import choose
 from hipfind.torch.recording import AnyCall, ConvCall, UpsampleCall
@@ -52,6 +56,20 @@ class Racer:
         self._tune = tune
         self._known: dict[AnyCall, tuple[Timing, ...]] = {}
         self._flush: torch.Tensor | None = None
+
+    def compile_ahead(self, calls: Iterable[AnyCall]) -> None:
+        """Compile what the Finds of these calls are going to measure."""
+        mode = FindMode.parse(self._find_mode)
+        if mode.is_fast or mode.dynamic_only:
+            return
+        by_session: dict[Session, list[Problem]] = {}
+        for call in dict.fromkeys(calls):
+            session = session_for(device_of(torch.empty(0, device=call.x.device)))
+            makers = [(call.maker(direction), call.layout) for direction in call.directions]
+            with contextlib.suppress(HipfindError):  # which the call's own Find will say
+                by_session.setdefault(session, []).extend(choose(*one, session)[0] for one in makers)
+        for session, problems in by_session.items():
+            compile_defaults(problems, session)
 
     def time(self, call: AnyCall) -> tuple[Timing, ...]:
         """A timing of each direction that the call runs. Equal calls are measured once."""

@@ -6,6 +6,7 @@ Without PyTorch nothing here is collected.
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -46,6 +47,8 @@ def fresh_compiler() -> Iterator[None]:
     """Graphs of other tests count against torch.compile's limit."""
     import torch
 
-    torch.compiler.reset()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`torch.jit.script", DeprecationWarning)  # of torch by torch, at first use
+        torch.compiler.reset()
     yield
     torch.compiler.reset()
