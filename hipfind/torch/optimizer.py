@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from hipfind.torch import whole
 from hipfind.torch.modules import is_of_interest, is_swapped, swap, swap_back, why_not
 from hipfind.torch.racing import Racer, Timing, total
 from hipfind.torch.recording import AnyCall, ConvCall, Recorded, record
@@ -18,6 +19,8 @@ from hipfind.torch.window import decode
 _DIRECTIONS = ("fwd", "bwd", "wrw")
 _PATIENT = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "passive"}
 """Variables that make threads sleep while they wait, read when numpy and torch are loaded."""
+_STEPS = 4
+"""Times ``seconds`` for the race of whole steps."""
 _IN_FUNCTIONS = "a call of a function, not a module: call hipfind.torch's in its place"
 
 
@@ -29,6 +32,7 @@ def optimize(
     seconds: float = 0.5,
     find_mode: str = "hybrid",
     tune: bool = False,
+    whole_step: bool = True,
 ) -> Report:
     """Let hipfind do the work of a model's convolutions and bilinear upsamplings where that is worth it.
 
@@ -38,8 +42,13 @@ def optimize(
     directions count in a model that is training, the forward one alone in another. Without an example the kinds of
     module are swapped that are known to gain: patch embeddings, and in training bilinear upsamplings.
 
-    ``min_gain``: a module is swapped when it becomes so many times faster. The model is changed in place: its modules
-    stay the same objects with the same parameters and state_dict keys. Returns a Report, to be printed and undone.
+    ``min_gain``: a module is swapped when it becomes so many times faster. ``whole_step``: afterwards a step of the
+    model (forward; backward, too, where it is training) is timed both ways, four times ``seconds`` in all, and where
+    the whole is slower everything is given back: in a model that keeps its GPU waiting for Python the calls' own cost
+    counts, not the kernels'. Set it to False for a model that is going to run from CUDA graphs.
+
+    The model is changed in place: its modules stay the same objects with the same parameters and state_dict keys.
+    Returns a Report, to be printed and undone.
     """
     named = {name: module for name, module in model.named_modules() if is_of_interest(module)}
     recorded = Recorded() if example_input is None else record(model, example_input)
@@ -64,7 +73,26 @@ def optimize(
     for decision in decisions:
         if decision.is_swapped:
             swap(named[decision.module], decision.by_torch)
-    return Report(model, decisions, () if example_input is None else _notes(model))
+    notes = () if example_input is None else _notes(model)
+    swapped = [(named[one.module], one.by_torch) for one in decisions if one.is_swapped]
+    if example_input is None or not swapped or not whole_step:
+        return Report(model, decisions, notes)
+    try:
+        step = whole.race(model, example_input, swapped, _STEPS * seconds)
+    except RuntimeError as error:  # all that torch raises
+        return Report(model, decisions, (*notes, f"A whole step was not timed, it does not run: {error}"))
+    if step.is_slower:
+        for module, _ in swapped:
+            swap_back(module)
+        decisions = [_given_back(one) for one in decisions]
+    return Report(model, decisions, notes, step)
+
+
+def _given_back(decision: Decision) -> Decision:
+    if not decision.is_swapped:
+        return decision
+    reason = f"{decision.reason} by itself, but the whole step is slower with hipfind: its calls cost more than they gain"
+    return dataclasses.replace(decision, reason=reason, is_swapped=False, by_torch=())
 
 
 def _notes(model: torch.nn.Module) -> tuple[str, ...]:

@@ -159,7 +159,8 @@ def torch_run(call: AnyCall, direction: str) -> Run:
 def _conv_run(call: ConvCall, direction: str, window: str) -> Run:
     first, second = (look.new() for look in call.operands(direction))
     lengths = call.result_lengths(direction)
-    return lambda: conv_operators.run_conv(direction, first, second, None, lengths, window)
+    bias = call.bias.new() if call.bias is not None and direction == "fwd" else None
+    return lambda: conv_operators.run_conv(direction, first, second, bias, lengths, window)
 
 
 def _same_padding_run(call: ConvCall, direction: str) -> Run:
@@ -167,7 +168,8 @@ def _same_padding_run(call: ConvCall, direction: str) -> Run:
     window = decode(call.window)
     x, w, dy = call.x.new().requires_grad_(), call.w.new().requires_grad_(), call.y.new()
     function = F.conv2d if window.ndim == 2 else F.conv3d
-    rest = (None, window.stride, "same", window.dilation, window.groups)
+    bias = call.bias.new() if call.bias is not None else None
+    rest = (bias, window.stride, "same", window.dilation, window.groups)
     if direction == "fwd":
         x, w = x.detach(), w.detach()
         return lambda: function(x, w, *rest)

@@ -27,6 +27,7 @@ class ConvCall:
     w: Look
     window: str
     directions: tuple[str, ...]
+    bias: Look | None = None
 
     @property
     def y(self) -> Look:
@@ -136,8 +137,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed 
 
     def _seen(self, func: Any, args: Any, kwargs: Any) -> AnyCall | None:
         if func is conv_operators.conv_fwd:
-            x, w, _, window = args
-            return self._conv(x, w, decode(window)._replace(by_torch=()).encode())
+            x, w, bias, window = args
+            return self._conv(x, w, bias, decode(window)._replace(by_torch=()).encode())
         if func is upsample_operators.upsample:
             x, size, align_corners, *scales = args
             return self._upsample(x, size, align_corners, (scales[0], scales[1]))
@@ -146,16 +147,16 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed 
             if not _is_usual(*arguments[1:3]):
                 return None
             with torch._C.DisableTorchFunctionSubclass():
-                x, w, _, _, window = prepare(*arguments)
-            return self._conv(x, w, window)
+                x, w, bias, _, window = prepare(*arguments)
+            return self._conv(x, w, bias, window)
         if func is F.interpolate:
             return self._interpolate(*args, **kwargs)
         return None
 
-    def _conv(self, x: torch.Tensor, w: torch.Tensor, window: str) -> ConvCall:
+    def _conv(self, x: torch.Tensor, w: torch.Tensor, bias: torch.Tensor | None, window: str) -> ConvCall:
         needs = (True, x.requires_grad and self._is_training, w.requires_grad and self._is_training)
         directions = tuple(one for one, needed in zip(("fwd", "bwd", "wrw"), needs, strict=True) if needed)
-        return ConvCall(Look.of(x), Look.of(w), window, directions)
+        return ConvCall(Look.of(x), Look.of(w), window, directions, None if bias is None else Look.of(bias))
 
     def _interpolate(
         self,
@@ -217,7 +218,7 @@ def record(model: torch.nn.Module, example_input: Any) -> Recorded:
     on, and what asks for them is noted; nothing is differentiated.
     """
     recorder = _Recorder(model.training)
-    with _unchanged(model), _names(model, recorder.modules), torch.set_grad_enabled(model.training), recorder:
+    with unchanged(model), _names(model, recorder.modules), torch.set_grad_enabled(model.training), recorder:
         run(model, example_input)
     return recorder.recorded
 
@@ -232,7 +233,7 @@ def run(model: torch.nn.Module, example_input: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _unchanged(model: torch.nn.Module) -> Iterator[None]:
+def unchanged(model: torch.nn.Module) -> Iterator[None]:
     buffers = [(buffer, buffer.clone()) for buffer in model.buffers()]
     with torch.random.fork_rng(devices=range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()):
         try:

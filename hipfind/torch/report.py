@@ -11,6 +11,7 @@ import torch
 from hipfind.torch.modules import is_swapped, swap_back
 from hipfind.torch.racing import Timing
 from hipfind.torch.recording import AnyCall
+from hipfind.torch.whole import StepTimes
 
 _HEAD = ("module", "call", "direction", "torch ms", "hipfind ms", "gain", "by", "solver")
 
@@ -44,11 +45,21 @@ class Decision:
 
 
 class Report:
-    """The decisions of one optimize, and notes for people. ``print(report)`` shows them; ``undo`` takes them back."""
+    """The decisions of one optimize, and notes for people. ``print(report)`` shows them; ``undo`` takes them back.
 
-    def __init__(self, model: torch.nn.Module, decisions: Sequence[Decision], notes: Sequence[str] = ()) -> None:
+    ``step``: times of a whole step of the model, None where none was timed.
+    """
+
+    def __init__(
+        self,
+        model: torch.nn.Module,
+        decisions: Sequence[Decision],
+        notes: Sequence[str] = (),
+        step: StepTimes | None = None,
+    ) -> None:
         self.decisions = tuple(decisions)
         self.notes = tuple(notes)
+        self.step = step
         modules = dict(model.named_modules())
         self._swapped = [modules[one.module] for one in decisions if one.is_swapped]
 
@@ -70,12 +81,18 @@ class Report:
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready data."""
-        return {"decisions": [one.to_dict() for one in self.decisions], "notes": list(self.notes)}
+        return {
+            "decisions": [one.to_dict() for one in self.decisions],
+            "notes": list(self.notes),
+            "step": None if self.step is None else dataclasses.asdict(self.step),
+        }
 
     def __str__(self) -> str:
         swapped = [one for one in self.decisions if one.is_swapped]
         left = [one for one in self.decisions if not one.is_swapped]
         parts = [f"{len(swapped)} module{'' if len(swapped) == 1 else 's'} by hipfind, {len(left)} left as they were"]
+        if self.step is not None:
+            parts.append(f"a whole step: {self.step}")
         rows = [row for group in _alike(self.decisions) for row in _rows(group)]
         if rows:
             parts += ["", *_table([_HEAD, *rows])]

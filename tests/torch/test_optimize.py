@@ -17,17 +17,20 @@ import hipfind.torch as hft
 from hipfind import settings
 from hipfind.cli.main import main
 from hipfind.problem.problem_list import read_list
-from hipfind.torch import conv_operators, optimizer, upsample_operators
+from hipfind.torch import conv_operators, optimizer, upsample_operators, whole
+from hipfind.torch.modules import HipfindConv2d, swap
 from hipfind.torch.racing import Racer, Timing
 from hipfind.torch.recording import AnyCall, ConvCall, record
+from hipfind.torch.whole import StepTimes
 from tests.torch.models import UNet
 
+RACE = whole.race
 Times = dict[str, tuple[float, float | None]]
 
 
 @pytest.fixture
 def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Times], None]:
-    """Gives every call the times that the test says: torch's and hipfind's by direction."""
+    """Gives every call the times that the test says: torch's and hipfind's by direction. Whole steps gain."""
 
     def set_times(times: Times) -> None:
         def time(self: Racer, call: AnyCall) -> tuple[Timing, ...]:
@@ -37,6 +40,7 @@ def timed(monkeypatch: pytest.MonkeyPatch) -> Callable[[Times], None]:
             )
 
         monkeypatch.setattr(Racer, "time", time)
+        monkeypatch.setattr(whole, "race", lambda *_: StepTimes(2.0, 1.0))
 
     return set_times
 
@@ -45,7 +49,30 @@ def small() -> nn.Sequential:
     return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding=1))
 
 
+class _NoGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx: Any, _: torch.Tensor) -> Any:
+        raise RuntimeError("no gradient here")
+
+
+class Broken(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return _NoGradient.apply(x)
+
+
 X = torch.ones(2, 3, 6, 6)
+
+
+def directions(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The directions that hipfind's operators are going to be asked for."""
+    seen: list[str] = []
+    run_conv = conv_operators.run_conv
+    monkeypatch.setattr(conv_operators, "run_conv", lambda one, *rest: seen.append(one) or run_conv(one, *rest))
+    return seen
 
 
 def directions_by_torch(monkeypatch: pytest.MonkeyPatch, model: nn.Module) -> list[str]:
@@ -96,15 +123,59 @@ def test_the_report_is_a_table_and_data(timed: Any) -> None:
     )
     report = hft.optimize(model, X)
     lines = str(report).splitlines()
-    assert lines[0] == "3 modules by hipfind, 1 left as they were"
+    assert lines[:2] == [
+        "3 modules by hipfind, 1 left as they were", "a whole step: 1 ms with hipfind, 2 ms by torch",
+    ]  # fmt: skip
     rows = [" ".join(line.split()) for line in lines]
     call = "2x4x6x6 4x4x3x3 NCHW float32"
     assert f"0.2 and 1 more {call} fwd 3 1 3.00 hipfind Some" in rows
     assert f"0.2 and 1 more {call} bwd 1 2 0.50 torch Some" in rows
     assert "  2  Conv2d  padding_mode circular" in str(report)
+    assert report.to_dict()["step"] == {"torch_ms": 2.0, "hipfind_ms": 1.0}
     data = report.to_dict()["decisions"]
     assert [one["module"] for one in data] == ["0.0", "0.2", "1", "2"] and data[3]["reason"] == "padding_mode circular"
     assert [one["gain"] for one in data[1]["timings"]] == [3.0, 0.5, 4.0]
+
+
+def test_all_is_given_back_where_the_whole_step_is_slower(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed({"fwd": (3.0, 1.0), "bwd": (1.0, 2.0), "wrw": (2.0, 0.5)})
+    for times, is_kept in ((StepTimes(1.0, 1.1), False), (StepTimes(1.0, 1.01), True)):
+        monkeypatch.setattr(whole, "race", lambda *_, times=times: times)
+        model = small()
+        report = hft.optimize(model, X)
+        assert report.changed == (("0", "2") if is_kept else ())
+        assert report.step is times and (type(model[0]) is nn.Conv2d) != is_kept
+        if not is_kept:
+            assert report.left["2"].startswith("2.40 times as fast by itself, but the whole step is slower")
+            assert "by_torch" not in model[2].__dict__
+            assert hft.optimize(model, X, whole_step=False).changed == ("0", "2")
+    monkeypatch.undo()
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_raced_step_leaves_the_model_as_it_was(training: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = small().train(training)
+    swap(model[0], ("fwd",))
+    random, x = torch.get_rng_state(), X.clone().requires_grad_()
+    before = {name: one.clone() for name, one in model.state_dict().items()}
+    ran = directions(monkeypatch)
+    times = whole.race(model, x, [(model[0], ("fwd",))], seconds=0.0)
+    assert times.torch_ms > 0 and times.hipfind_ms > 0
+    assert set(ran) == ({"fwd", "bwd", "wrw"} if training else {"fwd"})
+    assert all(torch.equal(model.state_dict()[name], one) for name, one in before.items())
+    assert torch.equal(torch.get_rng_state(), random)
+    assert all(one.grad is None for one in (x, *model.parameters()))
+    assert type(model[0]) is HipfindConv2d and model[0].by_torch == ("fwd",)
+
+
+def test_a_step_that_does_not_run_is_a_note(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    timed({"fwd": (3.0, 1.0), "bwd": (3.0, 1.0), "wrw": (3.0, 1.0)})
+    monkeypatch.setattr(whole, "race", RACE)
+    model = nn.Sequential(small(), Broken())
+    report = hft.optimize(model, X)
+    assert report.changed == ("0.0", "0.2") and report.step is None
+    assert report.notes[-1] == "A whole step was not timed, it does not run: no gradient here"
+    assert type(model[0][0]) is HipfindConv2d
 
 
 def test_times_on_a_cpu_with_spinning_threads_come_with_a_note(timed: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +190,9 @@ def test_times_on_a_cpu_with_spinning_threads_come_with_a_note(timed: Any, monke
 
 
 def test_a_real_measurement_names_solvers_and_times() -> None:
-    report = hft.optimize(UNet(4), torch.randn(1, 3, 8, 8), seconds=0.002, find_mode="fast", min_gain=0.0001)
+    report = hft.optimize(
+        UNet(4), torch.randn(1, 3, 8, 8), seconds=0.002, find_mode="fast", min_gain=0.0001, whole_step=False
+    )
     assert report.left == {}
     for decision in report.decisions:
         assert decision.timings
@@ -213,7 +286,7 @@ def test_swapped_modules_behave_as_before(timed: Any) -> None:
     model = small()
     seen: list[str] = []
     model[0].register_forward_hook(lambda *_: seen.append("hook"))
-    hft.optimize(model, X)
+    hft.optimize(model, X, whole_step=False)
     assert isinstance(model[0], nn.Conv2d) and "HipfindConv2d(3, 4" in repr(model)
     assert seen == ["hook"] and model(X) is not None and seen == ["hook"] * 2
     model[0]._forward_hooks.clear()
@@ -263,7 +336,7 @@ def test_captured_problems_are_what_runs_and_what_tune_takes(tmp_path: Path) -> 
     ran: set[str] = set()
     for operators in (conv_operators, upsample_operators):
         operators._calls._calls.clear()
-    hft.optimize(model, torch.randn(1, 3, 8, 8), seconds=0.001, find_mode="fast", min_gain=0.0001)
+    hft.optimize(model, torch.randn(1, 3, 8, 8), seconds=0.001, find_mode="fast", min_gain=0.0001, whole_step=False)
     model(torch.randn(1, 3, 8, 8)).square().sum().backward()
     for operators in (conv_operators, upsample_operators):
         ran |= {call.plan.problem.canonical().key() for call in operators._calls._calls.values()}
