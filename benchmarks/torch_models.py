@@ -2,12 +2,13 @@
 
     python -m benchmarks.torch_models [--only unet,vit] [--device cuda|cpu] [--dtype bf16] [--seconds 10] [--out FILE]
                                       [--find-mode hybrid] [--tune] [--source transformers|timm]
-                                      [--modes plain,channels_last,autocast,compiled,channels_last+autocast]
+                                      [--modes plain,graphed,compiled,channels_last+autocast]
 
 Parts: patch_embedding (64 images of 224x224, 16x16 patches, width 768), qwen2vl (8192 patches), unet (512x512, bilinear
 upsampling), vit (ViT-B/16), convnext (ConvNeXt-T). Weights are random. A step is forward, backward, and the gradients
 of all parameters; in the two embeddings also the input's. Modes: plain, and, joined by +, channels_last (weights and
-input), autocast (weights in fp32, the dtype by torch.autocast), compiled (both models, torch.compile(fullgraph=True)).
+input), autocast (weights in fp32, the dtype by torch.autocast), compiled (both models, torch.compile(fullgraph=True)),
+graphed (both steps are captured in a CUDA graph and replayed, so the host costs nothing).
 
 `device ms` on a GPU: CUDA events around one step, queued while an earlier piece of work hides the cost of queueing and
 empties the caches. `wall ms`: steps in a row, by the clock, with what the host costs. On a CPU both are the same.
@@ -46,6 +47,7 @@ PATIENT = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "passive"}
 """Read when numpy and torch are loaded: on a CPU, threads that spin while they wait hold up the other library's."""
 MIN_ROUNDS, MAX_ROUNDS = 5, 40
 WALL_STEPS = 5
+WARM_UPS = 3
 HIDING_READS = 8
 """Of half a GB each: about a millisecond on an H200, longer than queueing an embedding's step takes."""
 
@@ -150,14 +152,44 @@ class Step:
 
     def results(self) -> tuple[torch.Tensor, torch.Tensor]:
         """The output, and all gradients as one vector."""
-        y = self().detach().double()
+        return self.collected(self())
+
+    def collected(self, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """An output, and the gradients that its step has left, as one vector."""
         grads = (one.grad for one in (self.x, *self.model.parameters()) if one.grad is not None)
-        return y, torch.cat([one.double().flatten() for one in grads])
+        return y.detach().double(), torch.cat([one.double().flatten() for one in grads])
 
 
-def errors(steps: dict[str, Step], exact: torch.dtype) -> dict[str, float]:
-    """Relative error of each against the same model and input in ``exact``: of output or gradients, if larger."""
-    first = next(iter(steps.values()))
+class Graphed:
+    """A step as a CUDA graph."""
+
+    def __init__(self, step: Step) -> None:
+        self._step = step
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            for _ in range(WARM_UPS):
+                step()
+        torch.cuda.current_stream().wait_stream(side)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._y = step()
+
+    def __call__(self) -> torch.Tensor:
+        self._graph.replay()
+        return self._y
+
+    def results(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """The output, and all gradients as one vector."""
+        self._graph.replay()
+        return self._step.collected(self._y)
+
+
+AnyStep = Step | Graphed
+
+
+def errors(steps: dict[str, AnyStep], first: Step, exact: torch.dtype) -> dict[str, float]:
+    """Relative error of each against ``first``'s model and input in ``exact``: of output or gradients, if larger."""
     model = copy.deepcopy(first.model).to(exact)
     hft.restore(model)
     x = first.x.detach().to(exact)
@@ -177,7 +209,7 @@ class Clock:
         self._on_gpu = device.type != "cpu"
         self._flush = torch.zeros(1 << 27, device=device) if self._on_gpu else None
 
-    def race(self, steps: dict[str, Step], seconds: float) -> dict[str, tuple[float, float]]:
+    def race(self, steps: dict[str, AnyStep], seconds: float) -> dict[str, tuple[float, float]]:
         """Median device time and wall time of a step of each, in ms."""
         for step in steps.values():
             for _ in range(2):
@@ -194,7 +226,7 @@ class Clock:
                 wall[name].append(self._wall_ms(steps[name]) if self._on_gpu else device[name][-1])
         return {name: (statistics.median(device[name]), statistics.median(wall[name])) for name in steps}
 
-    def _device_ms(self, step: Step) -> float:
+    def _device_ms(self, step: AnyStep) -> float:
         if self._flush is None:
             start = time.perf_counter()
             step()
@@ -208,7 +240,7 @@ class Clock:
         end.synchronize()
         return begin.elapsed_time(end)
 
-    def _wall_ms(self, step: Step) -> float:
+    def _wall_ms(self, step: AnyStep) -> float:
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(WALL_STEPS):
@@ -234,7 +266,7 @@ def measure(
     with torch.autocast(device.type, autocast, enabled=autocast is not None):
         made = hft.optimize(
             optimized, (x.clone().requires_grad_(part.wants_input),), seconds=options.race_seconds,
-            find_mode=options.find_mode, tune=options.tune,
+            find_mode=options.find_mode, tune=options.tune, whole_step="graphed" not in kinds,
         )  # fmt: skip
     took = time.perf_counter() - start
     if "compiled" in kinds:
@@ -242,8 +274,9 @@ def measure(
         for one in (model, optimized):
             one.compile(fullgraph=True)
     models = {"torch": model, "hipfind": optimized}
-    steps = {which: Step(one, x, part.wants_input, autocast) for which, one in models.items()}
-    wrong = errors(steps, torch.float64 if device.type == "cpu" else torch.float32)
+    eager = {which: Step(one, x, part.wants_input, autocast) for which, one in models.items()}
+    steps: dict[str, AnyStep] = {which: Graphed(one) if "graphed" in kinds else one for which, one in eager.items()}
+    wrong = errors(steps, eager["torch"], torch.float64 if device.type == "cpu" else torch.float32)
     times = Clock(device).race(steps, options.seconds)
     (torch_ms, torch_wall), (ours_ms, ours_wall) = times["torch"], times["hipfind"]
     row = {

@@ -91,7 +91,7 @@ def optimize(
 def _given_back(decision: Decision) -> Decision:
     if not decision.is_swapped:
         return decision
-    reason = f"{decision.reason} by itself, but the whole step is slower with hipfind: its calls cost more than they gain"
+    reason = f"{decision.reason} by itself, but the whole step is slower: hipfind's calls cost more than they gain"
     return dataclasses.replace(decision, reason=reason, is_swapped=False, by_torch=())
 
 

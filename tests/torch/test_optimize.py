@@ -146,7 +146,7 @@ def test_all_is_given_back_where_the_whole_step_is_slower(timed: Any, monkeypatc
         assert report.changed == (("0", "2") if is_kept else ())
         assert report.step is times and (type(model[0]) is nn.Conv2d) != is_kept
         if not is_kept:
-            assert report.left["2"].startswith("2.40 times as fast by itself, but the whole step is slower")
+            assert report.left["2"].startswith("2.40 times as fast by itself, but the whole step is slower: ")
             assert "by_torch" not in model[2].__dict__
             assert hft.optimize(model, X, whole_step=False).changed == ("0", "2")
     monkeypatch.undo()
