@@ -48,6 +48,8 @@ from hipfind.solvers.igemm.fwd_runs import ConvTritonRunsFwd
 from hipfind.solvers.igemm.wrw import ConvTritonIgemmWrw
 from hipfind.solvers.upsample.block import UpsampleBwdBlock
 from hipfind.solvers.upsample.empty_batch import UpsampleEmptyBatch
+from hipfind.solvers.upsample.fwd_direct import UpsampleFwdDirect
+from hipfind.solvers.upsample.fwd_lines import UpsampleFwdLines
 from hipfind.solvers.upsample.gather import UpsampleBwdGather
 from hipfind.solvers.upsample.scatter import UpsampleBwdScatter
 from hipfind.solvers.upsample.separable import UpsampleBwdSeparable
@@ -89,6 +91,7 @@ PREFERRED: tuple[SolverClass, ...] = (
     ConvTritonIgemmBwdV4R1Dynamic,
     ConvTritonIgemmWrw,
     UpsampleEmptyBatch,
+    UpsampleFwdLines,
     UpsampleBwdWhole,
     UpsampleBwdStrip,
     UpsampleBwdBlock,
@@ -101,6 +104,7 @@ FALLBACK: tuple[SolverClass, ...] = (
     ConvDirectNaiveConvFwd,
     ConvDirectNaiveConvBwd,
     ConvDirectNaiveConvWrw,
+    UpsampleFwdDirect,
     UpsampleBwdGather,
 )
 """Solvers for whatever the others leave over."""

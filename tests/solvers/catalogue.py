@@ -88,16 +88,25 @@ RESIZED: tuple[dict[str, Any], ...] = (
     {"x": (1, 8, 3, 4), "y": (1, 8, 6, 8)},
     {"x": (1, 8, 3, 2), "y": (1, 8, 48, 32)},
 )
+ENLARGED: tuple[dict[str, Any], ...] = (
+    {"x": (1, 8, 5, 16), "y": (1, 8, 10, 32)},
+    {"x": (1, 8, 5, 16), "y": (1, 8, 10, 32), "align_corners": True},
+    {"x": (1, 12, 4, 16), "y": (1, 12, 9, 64)},
+    {"x": (1, 6, 3, 8), "y": (1, 6, 7, 128)},
+    {"x": (1, 2, 3, 8), "y": (1, 2, 7, 256)},
+)
+"""Forward only: rows that divide by 16 bytes."""
 RESIZED_IN = {"fp32": RESIZED, "bf16": RESIZED[1:2] + RESIZED[-2:], "fp16": RESIZED[1:2], "fp64": RESIZED[1:2]}
 """By dtype: kernels are the same for all but for the type, and each one costs a compilation for every kind of GPU."""
 
 
 def upsample_problems() -> list[UpsampleProblem]:
-    """Sizes in either layout and every float dtype; gaps, mixed layouts, an expanded scalar, deterministic."""
+    """Sizes in either layout and direction and every float dtype; gaps, mixed layouts, expanded scalars."""
     made = [
-        UpsampleProblem.create("bwd", dtype=dtype, layout=layout, **shape)
+        UpsampleProblem.create(direction, dtype=dtype, layout=layout, **shape)
         for dtype, shapes in RESIZED_IN.items()
-        for shape, layout in itertools.product(shapes, ("NCHW", "NHWC"))
+        for direction, layout in itertools.product(("fwd", "bwd"), ("NCHW", "NHWC"))
+        for shape in (shapes + ENLARGED[: 5 if dtype in ("fp32", "bf16") else 2] if direction == "fwd" else shapes)
     ]
     more: tuple[dict[str, Any], ...] = (
         {"deterministic": True},
@@ -107,7 +116,15 @@ def upsample_problems() -> list[UpsampleProblem]:
         {"x_strides": (135, 1, 15, 3)},
         {"x_strides": (300, 100, 11, 2)},
     )
-    return made + [UpsampleProblem.create("bwd", **RESIZED[0], **attributes) for attributes in more]
+    forward: tuple[dict[str, Any], ...] = (
+        {"deterministic": True},
+        {"x_strides": (300, 100, 11, 2)},
+        {"x_strides": (135, 1, 15, 3), "y_strides": (540, 180, 1, 18)},
+        {"x_strides": (0, 0, 0, 0)},
+        {"y_strides": (540, 1, 30, 3)},
+    )
+    made += [UpsampleProblem.create("bwd", **RESIZED[0], **attributes) for attributes in more]
+    return made + [UpsampleProblem.create("fwd", **RESIZED[0], **attributes) for attributes in forward]
 
 
 PROBLEMS: dict[str, Sequence[Problem]] = {"conv": conv_problems(), "upsample": upsample_problems()}

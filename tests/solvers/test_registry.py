@@ -40,7 +40,7 @@ def test_the_default_registry_lists_every_built_in_solver_once_fallbacks_last() 
     assert ids == [solver.solver_id for solver in (*registry.PREFERRED, *registry.FALLBACK)]
     assert len(set(ids)) == len(ids)
     naive = ["ConvDirectNaiveConvFwd", "ConvDirectNaiveConvBwd", "ConvDirectNaiveConvWrw"]
-    assert ids[-4:] == [*naive, "UpsampleBwdGather"]
+    assert ids[-5:] == [*naive, "UpsampleFwdDirect", "UpsampleBwdGather"]
 
 
 def test_the_default_registry_is_made_once() -> None:

@@ -18,7 +18,7 @@ _LARGEST = 2**60
 
 
 class Coordinates(NamedTuple):
-    """The numbers of one axis in the order of the kernels' struct Axis: extents of dx and dy, then the coordinates."""
+    """The numbers of one axis in the order of the kernels' struct Axis: extents of x and y, then the coordinates."""
 
     size: int
     out: int
@@ -47,6 +47,12 @@ def coordinates(axis: Axis) -> Coordinates:
         return _reduced(axis, axis.size - 1, 0, axis.out - 1)
     ratio = fractions.Fraction(axis.size, axis.out) if axis.scale is None else _fraction(axis.step, axis.size)
     return _reduced(axis, 2 * ratio.numerator, ratio.numerator - ratio.denominator, 2 * ratio.denominator)
+
+
+def is_scaled(axis: Axis, out: int, size: int) -> bool:
+    """The axis goes from ``size`` to ``out``, with the coordinates that follow from these sizes."""
+    plain = Axis(size, out, None, align_corners=False)
+    return (axis.size, axis.out) == (size, out) and coordinates(axis) == coordinates(plain)
 
 
 def _reduced(axis: Axis, step: int, shift: int, unit: int) -> Coordinates:

@@ -11,11 +11,11 @@ Source: the separable form of the adjoint, with the border as a mirror.
 from __future__ import annotations
 
 from hipfind.invokers.solution import Solution
-from hipfind.problem.upsample import Axis, UpsampleProblem
+from hipfind.problem.upsample import UpsampleProblem
 from hipfind.solvers.base import Solver
 from hipfind.solvers.reasons import Applicability, Reason, no
 from hipfind.solvers.upsample import rules
-from hipfind.solvers.upsample.coordinates import coordinates
+from hipfind.solvers.upsample.coordinates import is_scaled
 from hipfind.solvers.upsample.planes import has_neighbouring_channels, has_neighbouring_columns
 from hipfind.solvers.upsample.whole_steps import half_step, whole_step
 from hipfind.target import Target
@@ -55,7 +55,7 @@ class UpsampleBwdWhole(Solver[UpsampleProblem]):
 
 
 def _is_half(problem: UpsampleProblem) -> bool:
-    return all(_is_scaled(axis, axis.out, 2 * axis.out) for axis in problem.axes)
+    return all(is_scaled(axis, axis.out, 2 * axis.out) for axis in problem.axes)
 
 
 def _scale(problem: UpsampleProblem) -> int:
@@ -63,11 +63,5 @@ def _scale(problem: UpsampleProblem) -> int:
     scale = problem.axes[0].out // problem.axes[0].size
     if problem.align_corners:
         return 2 if all(axis.out == 2 * axis.size and axis.size > 1 for axis in problem.axes) else 0
-    is_whole = all(_is_scaled(axis, axis.size * scale, axis.size) for axis in problem.axes)
+    is_whole = all(is_scaled(axis, axis.size * scale, axis.size) for axis in problem.axes)
     return scale if is_whole and scale in _SCALES else 0
-
-
-def _is_scaled(axis: Axis, out: int, size: int) -> bool:
-    """The axis goes from ``size`` to ``out``, with the coordinates that follow from these sizes."""
-    plain = Axis(size, out, None, align_corners=False)
-    return (axis.size, axis.out) == (size, out) and coordinates(axis) == coordinates(plain)
