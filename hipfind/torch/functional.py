@@ -11,7 +11,7 @@ import torch
 from hipfind.errors import ArrayError, ProblemError
 from hipfind.torch.conv_operators import conv_fwd, differentiable
 from hipfind.torch.plain import are_plain
-from hipfind.torch.upsample_operators import Scale, upsample
+from hipfind.torch.upsample_operators import Scale, resize, torch_forward
 from hipfind.torch.window import make_window, make_window_cached
 
 Numbers = int | Iterable[int]
@@ -69,14 +69,26 @@ def upsample_bilinear2d(
 ) -> torch.Tensor:
     """torch.nn.functional.interpolate of mode "bilinear". input: [N, C, H, W]; ``size`` or ``scale_factor`` is given.
 
-    The forward pass is torch's own; the gradient runs by hipfind's solvers. Raises ArrayError, ProblemError.
+    Integers, which have no solver, are left to torch. Raises ArrayError, ProblemError; NoSolutionError where no solver
+    takes the dtype or the device.
     """
-    size, scales = output_size(input, size, scale_factor, recompute_scale_factor)
-    if not input.is_floating_point():
-        made: torch.Tensor = torch.ops.aten.upsample_bilinear2d.default(input, size, bool(align_corners), *scales)
+    return upsampling(input, size, scale_factor, align_corners, recompute_scale_factor)
+
+
+def upsampling(
+    x: torch.Tensor,
+    size: Numbers | None,
+    scale_factor: float | Iterable[float] | None,
+    align_corners: bool | None,
+    recompute_scale_factor: bool | None,
+    by_torch: tuple[str, ...] = (),
+) -> torch.Tensor:
+    """upsample_bilinear2d. ``by_torch``: the directions that torch's own operators run."""
+    extents, scales = output_size(x, size, scale_factor, recompute_scale_factor)
+    if not x.is_floating_point():
+        made: torch.Tensor = torch_forward(x, extents, bool(align_corners), *scales)
         return made
-    result: torch.Tensor = upsample(input, size, bool(align_corners), *scales)
-    return result
+    return resize(x, extents, bool(align_corners), scales, by_torch)
 
 
 def output_size(

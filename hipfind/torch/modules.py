@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from hipfind.torch.functional import convolution, upsample_bilinear2d
+from hipfind.torch.functional import convolution, upsampling
 
 
 class HipfindConv2d(torch.nn.Conv2d):  # type: ignore[misc]  # torch is not typed here
@@ -44,17 +44,20 @@ class HipfindConvTranspose2d(torch.nn.ConvTranspose2d):  # type: ignore[misc]
 
 
 class HipfindUpsample(torch.nn.Upsample):  # type: ignore[misc]
-    """Bilinear Upsample whose gradient runs by hipfind."""
+    """Bilinear Upsample by hipfind; ``by_torch`` names the directions left to torch."""
+
+    by_torch: tuple[str, ...] = ()
 
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         """As torch's."""
-        return upsample_bilinear2d(
-            input, self.size, self.scale_factor, self.align_corners, self.recompute_scale_factor
-        )  # fmt: skip
+        rest = (self.size, self.scale_factor, self.align_corners, self.recompute_scale_factor)
+        return upsampling(input, *rest, by_torch=self.by_torch)
 
 
 class HipfindUpsamplingBilinear2d(torch.nn.UpsamplingBilinear2d):  # type: ignore[misc]
-    """UpsamplingBilinear2d whose gradient runs by hipfind."""
+    """UpsamplingBilinear2d by hipfind."""
+
+    by_torch: tuple[str, ...] = ()
 
     forward = HipfindUpsample.forward
 

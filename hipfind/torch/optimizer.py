@@ -40,7 +40,7 @@ def optimize(
     module's tensors. Each direction of each call is then found (``find_mode``, ``tune``: see hipfind.find) and timed
     against torch's own operator, ``seconds`` at most each; directions in which torch is faster stay torch's. All three
     directions count in a model that is training, the forward one alone in another. Without an example the kinds of
-    module are swapped that are known to gain: patch embeddings, and in training bilinear upsamplings.
+    module are swapped that are known to gain: patch embeddings and bilinear upsamplings.
 
     ``min_gain``: a module is swapped when it becomes so many times faster. ``whole_step``: afterwards a step of the
     model (forward; backward, too, where it is training) is timed both ways, four times ``seconds`` in all, and where
@@ -118,9 +118,7 @@ def restore(model: torch.nn.Module) -> list[str]:
 def _predicted(name: str, module: torch.nn.Module) -> Decision:
     kind = type(module).__name__
     if isinstance(module, torch.nn.Upsample):
-        if module.training:
-            return Decision(name, kind, "predicted: its gradient becomes a gather", is_swapped=True)
-        return Decision(name, kind, "the model is not training, and the forward pass is torch's in any case")
+        return Decision(name, kind, "predicted: rows are resized once, and gradients are a gather", is_swapped=True)
     is_patchify = (
         not isinstance(module, torch.nn.ConvTranspose2d)
         and tuple(module.kernel_size) == tuple(module.stride)
@@ -140,9 +138,6 @@ def _measured(name: str, kind: str, calls: dict[AnyCall, int], racer: Racer, min
     timed = [(count, racer.time(call)) for call, count in calls.items()]
     flat = [(count, one) for count, each in timed for one in each]
     left = Decision(name, kind, "", calls=tuple(calls.items()), timings=tuple(one for _, one in flat))
-    if not flat:
-        reason = "no gradient is asked for, and the forward pass is torch's in any case"
-        return dataclasses.replace(left, reason=reason)
     by_torch = _left_to_torch(calls, flat, min_gain)
     before, after = total(flat, lambda one: one.direction not in by_torch)
     if before < min_gain * after or all(one.direction in by_torch for _, one in flat):

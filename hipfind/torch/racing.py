@@ -138,18 +138,24 @@ class Racer:
 def hipfind_run(call: AnyCall, direction: str) -> Run:
     """The direction by hipfind on random tensors of the call's look."""
     if isinstance(call, UpsampleCall):
-        dy = call.y.new()
-        rest = (call.x.shape[2:], call.align_corners, *call.scales, call.is_channel_last)
-        return lambda: upsample_operators.run_backward(dy, *rest)
+        rest = (call.align_corners, *call.scales)
+        if direction == "fwd":
+            x = call.x.new()
+            return lambda: upsample_operators.run_forward(x, call.size, *rest)
+        dy, size = call.y.new(), call.x.shape[2:]
+        return lambda: upsample_operators.run_backward(dy, size, *rest, call.is_channel_last)
     return _conv_run(call, direction, call.window)
 
 
 def torch_run(call: AnyCall, direction: str) -> Run:
     """The direction by torch's own operator on random tensors of the call's look."""
     if isinstance(call, UpsampleCall):
-        dy, sizes = call.y.new(), (list(call.size), list(call.x.shape))
-        aten = torch.ops.aten.upsample_bilinear2d_backward.default
-        return lambda: aten(dy, *sizes, call.align_corners, *call.scales)
+        rest = (call.align_corners, *call.scales)
+        if direction == "fwd":
+            x = call.x.new()
+            return lambda: upsample_operators.torch_forward(x, list(call.size), *rest)
+        dy, size = call.y.new(), call.x.shape[2:]
+        return lambda: upsample_operators.run_backward(dy, size, *rest, call.is_channel_last, by_torch=True)
     window = decode(call.window)
     if window.pad != window.pad_end:
         return _same_padding_run(call, direction)

@@ -64,7 +64,7 @@ class ConvCall:
 
 @dataclasses.dataclass(frozen=True)
 class UpsampleCall:
-    """A bilinear upsampling as it happened. Its forward pass is torch's in any case."""
+    """A bilinear upsampling as it happened; ``directions``: those that a step of this model runs."""
 
     x: Look
     size: tuple[int, ...]
@@ -83,9 +83,10 @@ class UpsampleCall:
         return packed_look(self.x, (*self.x.shape[:2], *self.size), self.layout)
 
     def maker(self, direction: str) -> Callable[[bool], Problem]:
-        """A function that makes the gradient's problem."""
-        rest = (self.x.shape[2:], self.align_corners, self.scales, self.is_channel_last)
-        return lambda is_packed: upsample_operators.upsample_problem(self.y, *rest, is_packed)
+        """A function that makes the direction's problem: of a tensor as it lies, or packed."""
+        given, made = (self.x, self.y) if direction == "fwd" else (self.y, self.x)
+        rest = (made.shape[2:], self.align_corners, self.scales, self.is_channel_last)
+        return lambda is_packed: upsample_operators.upsample_problem(direction, given, *rest, is_packed)
 
     def describe(self) -> str:
         """For people: the lengths of x and the size that it is brought to."""
@@ -139,7 +140,7 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed 
         if func is conv_operators.conv_fwd:
             x, w, bias, window = args
             return self._conv(x, w, bias, decode(window)._replace(by_torch=()).encode())
-        if func is upsample_operators.upsample:
+        if func in (upsample_operators.upsample, upsample_operators.upsample_by_torch):
             x, size, align_corners, *scales = args
             return self._upsample(x, size, align_corners, (scales[0], scales[1]))
         if func in _CONVOLUTIONS:
@@ -174,8 +175,8 @@ class _Recorder(TorchFunctionMode):  # type: ignore[misc]  # torch is not typed 
         return self._upsample(input, extents, bool(align_corners), scales)
 
     def _upsample(self, x: torch.Tensor, size: Any, align_corners: bool, scales: Any) -> UpsampleCall:
-        is_last = not x.is_contiguous() and x.is_contiguous(memory_format=torch.channels_last)
-        directions = ("bwd",) if x.requires_grad and self._is_training else ()
+        is_last = upsample_operators.is_made_channel_last(x)
+        directions = ("fwd", "bwd") if x.requires_grad and self._is_training else ("fwd",)
         return UpsampleCall(Look.of(x), tuple(map(int, size)), align_corners, tuple(scales), is_last, directions)
 
 

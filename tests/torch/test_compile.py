@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch._dynamo.backends.common import aot_autograd
+from torch._functorch.aot_autograd import make_boxed_func
 from torch.nn import functional as F
 
 import hipfind.torch as hft
 from hipfind.torch import conv_operators, upsample_operators
+from hipfind.torch.modules import swap
 from tests.torch.cases import CASES, Case, outputs
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
@@ -46,6 +49,28 @@ def test_a_graph_with_sizes_of_any_number_serves_a_second_batch() -> None:
     assert len(graphs) == 1
 
 
+@pytest.mark.parametrize("by_torch", [(), ("fwd",), ("bwd",)], ids=str)
+def test_torchs_own_upsampling_is_left_for_the_compiler_to_fuse(by_torch: tuple[str, ...]) -> None:
+    """hipfind's is one call in a graph; torch's becomes the operator that compilers know."""
+    seen: list[str] = []
+
+    def compiler(graph: torch.fx.GraphModule, _: object) -> object:
+        seen.extend(str(node.target) for node in graph.graph.nodes if node.op == "call_function")
+        return make_boxed_func(graph.forward)
+
+    module = torch.nn.Upsample(scale_factor=2, mode="bilinear")
+    swap(module, by_torch)
+    backend = aot_autograd(fw_compiler=compiler, bw_compiler=compiler)
+    x = torch.randn(2, 3, 4, 5, requires_grad=True)
+    y = torch.compile(module, fullgraph=True, backend=backend, dynamic=False)(x)
+    torch.testing.assert_close(y, F.interpolate(x, scale_factor=2, mode="bilinear"))
+    y.sum().backward()
+    expected = "aten" if "fwd" in by_torch else "hipfind"
+    assert [one.removesuffix(".default") for one in seen if "upsample" in one] == [
+        f"{expected}.upsample_bilinear2d", "hipfind.upsample_bilinear2d_backward",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("layout", ["first", "last"])
 def test_operators_pass_torchs_checks(layout: str) -> None:
     window = WINDOW.format(layout)
@@ -60,7 +85,10 @@ def test_operators_pass_torchs_checks(layout: str) -> None:
 
 def test_upsampling_operators_pass_torchs_checks() -> None:
     x, dy = torch.randn(2, 3, 4, 5, requires_grad=True), torch.randn(2, 3, 8, 10, requires_grad=True)
-    torch.library.opcheck(upsample_operators.upsample, (x, [8, 10], False, 2.0, 2.0))
+    last = x.detach().to(memory_format=torch.channels_last).requires_grad_()
+    for operator in (upsample_operators.upsample, upsample_operators.upsample_by_torch):
+        for given, bwd_by_torch in ((x, False), (x, True), (last, False), (x.detach(), False)):
+            torch.library.opcheck(operator, (given, [8, 10], False, 2.0, 2.0, bwd_by_torch))
     for is_channel_last in (False, True):
         rest = ([4, 5], False, 2.0, 2.0, is_channel_last)
         torch.library.opcheck(upsample_operators.upsample_backward, (dy, *rest))

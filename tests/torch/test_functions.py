@@ -14,7 +14,7 @@ from torch.nn import functional as F
 import hipfind as hf
 import hipfind.torch as hft
 from hipfind.errors import ArrayError, ProblemError
-from hipfind.torch import conv_operators
+from hipfind.torch import conv_operators, upsample_operators
 from tests.torch.cases import CASES, Case, check, outputs
 
 pytestmark = [
@@ -79,6 +79,28 @@ def test_strided_inputs_and_gradients(name: str, where: torch.device) -> None:
         torch.autograd.grad(made.sum(), strided), torch.autograd.grad(expected.sum(), plain), strict=True
     ):
         torch.testing.assert_close(ours, theirs)
+
+
+def _looks() -> list[torch.Tensor]:
+    """Images of one size whose strides torch takes for channels last, or does not."""
+    first, last = torch.randn(2, 4, 5, 6), torch.randn(2, 4, 5, 6).to(memory_format=torch.channels_last)
+    single = torch.randn(2, 1, 5, 6)
+    return [
+        first, last, first[:, ::2], last[:, ::2], last[:, :3], last[:, :, :, ::2], first[:1], last[:1], single,
+        single.to(memory_format=torch.channels_last), first[:, :, :1, :1], last[:, :, :1, :1], first[:, :, :1],
+        first[:, :1].expand(2, 4, 5, 6), torch.ones(()).expand(2, 4, 5, 6), first.transpose(2, 3), last.transpose(0, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("index", range(len(_looks())))
+def test_a_resized_image_lies_as_torchs(index: int, where: torch.device) -> None:
+    """Whatever the strides; and what a compiler is told is what is made."""
+    x = _looks()[index].to(where)
+    made, expected = hft.upsample_bilinear2d(x, (7, 9)), F.interpolate(x, (7, 9), mode="bilinear")
+    torch.testing.assert_close(made, expected)
+    assert made.stride() == expected.stride()
+    with torch._subclasses.FakeTensorMode() as mode:
+        assert upsample_operators.upsample(mode.from_tensor(x), [7, 9], False, None, None).stride() == made.stride()
 
 
 def test_only_gradients_that_are_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -220,13 +220,56 @@ def test_prediction_needs_no_example() -> None:
     assert report.changed == ("0", "2", "5")
     assert report.left["6"] == "mode nearest, not bilinear" and "example" in report.left["3"]
     report.undo()
-    assert hft.optimize(model.eval()).changed == ("0", "2")
-    assert hft.restore(model) == ["0", "2"] and hft.restore(model) == []
+    assert hft.optimize(model.eval()).changed == ("0", "2", "5")
+    assert hft.restore(model) == ["0", "2", "5"] and hft.restore(model) == []
 
 
 class Own(nn.Conv2d):
     def forward(self, input: torch.Tensor) -> torch.Tensor:
         return -super().forward(input)
+
+
+@pytest.mark.parametrize(
+    ("times", "by_torch"),
+    [
+        ({"fwd": (3.0, 1.0), "bwd": (3.0, 1.0)}, ()),
+        ({"fwd": (1.0, 2.0), "bwd": (3.0, 1.0)}, ("fwd",)),
+        ({"fwd": (3.0, 1.0), "bwd": (1.0, 2.0)}, ("bwd",)),
+        ({"fwd": (1.0, 2.0), "bwd": (1.0, None)}, None),
+    ],
+)
+def test_each_direction_of_an_upsampling_goes_to_the_faster_one(
+    timed: Any, monkeypatch: pytest.MonkeyPatch, times: Times, by_torch: tuple[str, ...] | None
+) -> None:
+    timed(times)
+    model = nn.UpsamplingBilinear2d(scale_factor=2)
+    report = hft.optimize(model, X.clone().requires_grad_())
+    assert report.changed == (() if by_torch is None else ("",))
+    if by_torch is None:
+        assert report.left[""] == "no solver applies"
+        return
+    assert report.decisions[0].by_torch == by_torch
+    ran: list[str] = []
+    run = upsample_operators._run
+    monkeypatch.setattr(upsample_operators, "_run", lambda one, *rest: ran.append(one) or run(one, *rest))
+    x = torch.randn(2, 3, 6, 6, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(2, 3, 12, 12, dtype=torch.float64)
+    y, expected = model(x), F.interpolate(x, scale_factor=2, mode="bilinear", align_corners=True)
+    torch.testing.assert_close(y, expected)
+    gradients = (torch.autograd.grad((one * weights).sum(), x)[0] for one in (y, expected))
+    torch.testing.assert_close(*gradients)
+    assert ran == [one for one in ("fwd", "bwd") if one not in by_torch]
+    assert torch.autograd.gradgradcheck(model, x)
+    report.undo()
+    assert "by_torch" not in model.__dict__ and type(model) is nn.UpsamplingBilinear2d
+
+
+def test_an_upsampling_counts_its_forward_pass_where_nobody_asks_for_gradients() -> None:
+    model = nn.Upsample(scale_factor=2, mode="bilinear")
+    for given, expected in ((X, ("fwd",)), (X.clone().requires_grad_(), ("fwd", "bwd"))):
+        assert {next(iter(calls)).directions for calls in record(model, given).calls.values()} == {expected}
+    keys = [one.key() for one in hft.capture(model, X).problems]
+    assert keys == ["upsample-fwd-bilinear-n2-c3-i6x6-o12x12-fp32-NCHW"]
 
 
 def test_unsupported_modules_are_left_and_named() -> None:
