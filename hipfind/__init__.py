@@ -22,7 +22,13 @@ logging.getLogger("hipfind").addHandler(logging.NullHandler())  # silent until t
 
 if TYPE_CHECKING:
     from hipfind.find.api import devices, explain, find, immediate, plan
-    from hipfind.find.oneshot import conv, conv_bwd_data, conv_bwd_weights, upsample_bilinear2d_backward
+    from hipfind.find.oneshot import (
+        conv,
+        conv_bwd_data,
+        conv_bwd_weights,
+        upsample_bilinear2d,
+        upsample_bilinear2d_backward,
+    )
     from hipfind.find.plan import Plan
     from hipfind.find.report import Candidate, Choice, FindReport, Outcome, Source
     from hipfind.perfdb.store import PerfDb
@@ -32,7 +38,13 @@ __version__ = VERSION
 
 _HOMES = {
     "hipfind.find.api": ("devices", "explain", "find", "immediate", "plan"),
-    "hipfind.find.oneshot": ("conv", "conv_bwd_data", "conv_bwd_weights", "upsample_bilinear2d_backward"),
+    "hipfind.find.oneshot": (
+        "conv",
+        "conv_bwd_data",
+        "conv_bwd_weights",
+        "upsample_bilinear2d",
+        "upsample_bilinear2d_backward",
+    ),
     "hipfind.find.plan": ("Plan",),
     "hipfind.find.report": ("Candidate", "Choice", "FindReport", "Outcome", "Source"),
     "hipfind.perfdb.store": ("PerfDb",),
@@ -59,6 +71,7 @@ __all__ = [
     "find",
     "immediate",
     "plan",
+    "upsample_bilinear2d",
     "upsample_bilinear2d_backward",
 ]
 

@@ -11,6 +11,7 @@ from hipfind.cli.output import print_json
 from hipfind.cli.table import Column, print_table
 from hipfind.problem.base import Problem
 from hipfind.problem.conv import DIRECTIONS, ConvProblem
+from hipfind.problem.upsample import DIRECTIONS as UPSAMPLE_DIRECTIONS
 from hipfind.problem.upsample import UpsampleProblem
 from hipfind.solvers.reasons import Reason
 from hipfind.solvers.registry import AnySolver, default_registry
@@ -26,7 +27,7 @@ _COLUMNS = (
 )
 _EXAMPLES: tuple[Problem, ...] = (
     *(ConvProblem.create(direction, (1, 1, 3, 3), (1, 1, 2, 2)) for direction in DIRECTIONS),
-    UpsampleProblem.create("bwd", (1, 1, 2, 2), (1, 1, 4, 4)),
+    *(UpsampleProblem.create(direction, (1, 1, 2, 2), (1, 1, 4, 4)) for direction in UPSAMPLE_DIRECTIONS),
 )
 """A small problem of every operation in every direction."""
 

@@ -5,6 +5,7 @@ They run where the arrays lie. Problems are kept by what the arrays look like, s
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 from typing import Any
@@ -80,6 +81,29 @@ def conv_bwd_weights(
     return _run("wrw", dy, x, w_shape, (stride, pad, dilation, groups), out, device)
 
 
+def upsample_bilinear2d(
+    x: Any,
+    output_size: Sequence[int] | None = None,
+    align_corners: bool = False,
+    scales: float | Sequence[float | None] | None = None,
+    *,
+    out: Any = None,
+    device: str | Device | None = None,
+) -> Any:
+    """y: x resized bilinearly, as torch does it. x: [N, C, H, W]; returns [N, C, out H, out W].
+
+    ``output_size``: (out H, out W), or None to have it computed from ``scales``. ``scales``: the scale factor, or those
+    of height and width, where coordinates are to be taken from them and not from the sizes (torch's ``scale_factor``
+    unless it is recomputed). y takes x's memory layout, or is written to ``out``, whatever its strides. ``device`` and
+    errors are conv's.
+    """
+    tensor, into = TensorDescriptor.of(x), None if out is None else TensorDescriptor.of(out)
+    size = None if output_size is None else _frozen(output_size)
+    problem = _upsample_problem("fwd", tensor, into, size, align_corners, _frozen(scales))
+    session = session_for(device_of(x) if device is None else device)
+    return make_plan(problem, session)(x, out=out)
+
+
 def upsample_bilinear2d_backward(
     dy: Any,
     input_size: Sequence[int],
@@ -96,7 +120,7 @@ def upsample_bilinear2d_backward(
     written to ``out``, whatever its strides. ``device`` and errors are conv's.
     """
     tensor, into = TensorDescriptor.of(dy), None if out is None else TensorDescriptor.of(out)
-    problem = _upsample_problem(tensor, into, _frozen(input_size), align_corners, _frozen(scales))
+    problem = _upsample_problem("bwd", tensor, into, _frozen(input_size), align_corners, _frozen(scales))
     session = session_for(device_of(dy) if device is None else device)
     return make_plan(problem, session)(dy, out=out)
 
@@ -141,19 +165,33 @@ def _problem(
 
 @functools.lru_cache(_KEPT_PROBLEMS)
 def _upsample_problem(
-    dy: TensorDescriptor, out: TensorDescriptor | None, input_size: Any, align_corners: bool, scales: Any
+    direction: str,
+    given: TensorDescriptor,
+    out: TensorDescriptor | None,
+    made_size: Any,
+    align_corners: bool,
+    scales: Any,
 ) -> UpsampleProblem:
-    """The problem of a call. An ``out`` that does not fit is left to the plan to refuse."""
-    size = whole_numbers("input_size", input_size)
-    if len(size) != 2:
-        raise ProblemError("input_size needs 2 numbers: height and width", got=f"{size}")
-    lengths = (*dy.lengths[:2], *size)
-    layouts = dy.layouts() if len(dy.lengths) == len(lengths) else ()
-    return UpsampleProblem.create(
-        "bwd", lengths, dy.lengths, align_corners=align_corners, scales=scales, dtype=dy.dtype,
-        layout=next(iter(layouts), ""), y_strides=dy.strides,
-        x_strides=out.strides if out is not None and out.lengths == lengths else None,
+    """The problem of a call; ``made_size``: the output's. An ``out`` that does not fit is left to the plan."""
+    lengths = None
+    if direction == "bwd" or made_size is not None:
+        name = "input_size" if direction == "bwd" else "output_size"
+        size = whole_numbers(name, made_size)
+        if len(size) != 2:
+            raise ProblemError(f"{name} needs 2 numbers: height and width", got=f"{size}")
+        lengths = (*given.lengths[:2], *size)
+    layouts = given.layouts() if len(given.lengths) == 4 else ()
+    role, made_role = ("x", "y") if direction == "fwd" else ("y", "x")
+    sizes: dict[str, Any] = {role: given.lengths, made_role: lengths, f"{role}_strides": given.strides}
+    problem = UpsampleProblem.create(
+        direction, align_corners=align_corners, scales=scales, dtype=given.dtype, layout=next(iter(layouts), ""),
+        **sizes,
     )  # fmt: skip
+    made = problem.tensor(problem.output)
+    if out is None or out.lengths != made.lengths:
+        return problem
+    made = TensorDescriptor(made.dtype, out.lengths, out.strides)
+    return dataclasses.replace(problem, y=made) if direction == "fwd" else dataclasses.replace(problem, x=made)
 
 
 def _frozen(value: Any) -> Any:

@@ -43,7 +43,7 @@ def test_explain_has_a_reason_for_every_solver(cli: Cli) -> None:
     assert answer["floor_ms"] > 0
     assert all(one["applicable"] or one["reason"] for one in answer["solvers"])
     refused = {one["solver_id"] for one in answer["solvers"] if not one["applicable"]}
-    assert refused == {"UpsampleEmptyBatch", "UpsampleBwdStrip"}
+    assert refused == {"UpsampleEmptyBatch", "UpsampleBwdStrip", "UpsampleFwdLines", "UpsampleFwdDirect"}
 
 
 @pytest.mark.parametrize(
@@ -58,6 +58,23 @@ def test_explain_has_a_reason_for_every_solver(cli: Cli) -> None:
 def test_a_problem_by_sizes_or_scales(cli: Cli, arguments: tuple[str, ...], problem: dict[str, Any]) -> None:
     (ranked,) = loaded(cli, "upsample", "immediate", "-H", "9", "-W", "5", *arguments)
     assert ranked["problem"] == UpsampleProblem.create("bwd", (1, 3, 9, 5), **problem).key()
+
+
+def test_the_forward_pass_is_asked_for_by_its_direction(cli: Cli) -> None:
+    key = KEY.replace("bwd", "fwd")
+    (found,) = loaded(cli, "upsample", "find", *SIZES, "--direction", "fwd")
+    assert found["problem"] == key
+    assert {one["solver_id"] for one in found["results"]} == {"UpsampleFwdLines", "UpsampleFwdDirect"}
+    (ranked,) = loaded(cli, "upsample", "immediate", *SIZES, "--direction", "fwd")
+    assert ranked["choices"][0]["source"] == "user DB"
+    (answer,) = loaded(cli, "upsample", "explain", *SIZES, "--direction", "fwd")
+    assert {one["solver_id"] for one in answer["solvers"] if one["applicable"]} == {
+        "UpsampleFwdLines", "UpsampleFwdDirect",
+    }  # fmt: skip
+    (by_key,) = loaded(cli, "immediate", "--key", key)
+    assert by_key["problem"] == key
+    refused = cli("upsample", "find", *SIZES, "--direction", "wrw")
+    assert refused.exit_code == 2 and "'wrw' is not one of 'fwd', 'bwd'" in refused.stderr
 
 
 def test_tables_for_people(cli: Cli) -> None:
@@ -119,8 +136,8 @@ def test_keys_are_taken_by_the_commands_for_convolutions(cli: Cli) -> None:
         (("-H", "9", "-W", "5", "--scale", "2", "--scale", "2", "--scale", "2"), "one number, or two"),
         (("-W", "5", "--scale", "2"), "--in_h"),
         (("-H", "x", "-W", "5", "--scale", "2"), "not a valid integer"),
-        (("-H", "-9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (1, 3, -18, 10))"),
-        (("-n", "-1", "-H", "9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (-1, 3, 18, 10))"),
+        (("-H", "-9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (1, 3, -9, 5))"),
+        (("-n", "-1", "-H", "9", "-W", "5", "--scale", "2"), "must not be negative (got lengths (-1, 3, 9, 5))"),
         (("-c", "0", "-H", "9", "-W", "5", "--scale", "2"), "dy=(1, 0, 18, 10), dx=(1, 0, 9, 5)"),
         (("-H", "9", "-W", "5", "--scale", "0.1"), "dy=(1, 3, 0, 0), dx=(1, 3, 9, 5)"),
         (("-H", "9", "-W", "5", "--scale", "nan"), "scales must be finite numbers greater than 0 (got nan)"),

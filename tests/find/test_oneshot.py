@@ -130,6 +130,70 @@ def test_bad_sizes_and_scales_are_named(size: Any, scales: Any, message: str) ->
         hf.upsample_bilinear2d_backward(RESIZED, size, scales=scales)
 
 
+# ---- resizing --------------------------------------------------------------------------------------------------------
+
+
+@made_up
+@given(problem=upsample_problems(directions=("fwd",)), into_out=st.booleans(), seed=st.integers(0, 2**16))
+def test_any_resize(problem: UpsampleProblem, into_out: bool, seed: int) -> None:
+    """Every dtype, layout and stride, to more and to fewer pixels, by sizes and by scale factors."""
+    arrays = make_arrays(problem, seed)
+    out = hf.upsample_bilinear2d(
+        arrays["x"], problem.y.lengths[2:], problem.align_corners, problem.scales, out=arrays["y"] if into_out else None
+    )
+    assert (out.shape, out.dtype) == (problem.y.lengths, problem.dtype.numpy)
+    assert (out is arrays["y"]) == into_out
+    assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok
+
+
+@made_up
+@given(problem=upsample_problems(dtypes=("fp64",), empty=False, max_size=20), seed=st.integers(0, 2**16))
+def test_a_resize_and_its_gradient_are_adjoint(problem: UpsampleProblem, seed: int) -> None:
+    """<U x, g> = <x, U^T g> to 1e-12 in fp64."""
+    arrays = make_arrays(problem, seed)
+    x = np.random.default_rng(seed).standard_normal(problem.x.lengths)
+    y = hf.upsample_bilinear2d(x, problem.y.lengths[2:], problem.align_corners, problem.scales)
+    left, right = y * arrays["dy"], x * gradient_of(problem, arrays, None)
+    assert abs(float(left.sum() - right.sum())) <= 1e-12 * float(np.abs(left).sum() + np.abs(right).sum())
+
+
+def test_a_size_may_follow_from_scales() -> None:
+    x = np.random.default_rng(1).standard_normal((1, 2, 9, 5)).astype(np.float32)
+    y = hf.upsample_bilinear2d(x, scales=(1.7, 2))
+    assert y.shape == (1, 2, 15, 10)
+    out = np.full((1, 2, 15, 20), np.nan, np.float32)[..., ::2]
+    assert hf.upsample_bilinear2d(x, scales=[1.7, 2.0], out=out) is out
+    np.testing.assert_allclose(out, y, rtol=1e-5, atol=1e-6)  # by another solver
+    assert not np.allclose(y, hf.upsample_bilinear2d(x, (15, 10)), atol=1e-3)
+
+
+@pytest.mark.parametrize("form", ["contiguous_format", "channels_last"])
+def test_a_resized_tensor_is_torchs(form: str) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = torch.randn(2, 4, 6, 5, dtype=torch.float64).to(memory_format=getattr(torch, form))
+    y = hf.upsample_bilinear2d(x, (11, 9), align_corners=True)
+    expected = torch.nn.functional.interpolate(x, (11, 9), mode="bilinear", align_corners=True)
+    torch.testing.assert_close(y, expected)
+    assert y.stride() == expected.stride()
+
+
+@pytest.mark.parametrize(
+    ("size", "scales", "message"),
+    [
+        (9, None, r"output_size must be whole numbers \(got 9\)"),
+        ((9, 5, 1), None, r"output_size needs 2 numbers: height and width \(got \(9, 5, 1\)\)"),
+        (None, None, r"the output's size needs y or a scale for height and width"),
+        (None, (2, None), r"the output's size needs y or a scale for height and width"),
+        ((36, 21), 2, r"width of y must be .* = 20 \(got x=\(2, 3, 18, 10\), y=\(2, 3, 36, 21\), scale 2.0\)"),
+        ((0, 5), None, r"x and y need channels and sizes of 1 or more"),
+    ],
+    ids=str,
+)
+def test_bad_output_sizes_are_named(size: Any, scales: Any, message: str) -> None:
+    with pytest.raises(ProblemError, match=message):
+        hf.upsample_bilinear2d(RESIZED, size, scales=scales)
+
+
 # ---- arrays, of all one-shot functions -------------------------------------------------------------------------------
 
 CALLS = {
@@ -139,6 +203,8 @@ CALLS = {
     "conv_bwd_data w": lambda bad: hf.conv_bwd_data(DY, bad, X.shape),
     "conv_bwd_weights dy": lambda bad: hf.conv_bwd_weights(bad, X, W.shape),
     "conv_bwd_weights x": lambda bad: hf.conv_bwd_weights(DY, bad, W.shape),
+    "resize x": lambda bad: hf.upsample_bilinear2d(bad, (9, 5)),
+    "resize out": lambda bad: hf.upsample_bilinear2d(RESIZED, (9, 5), out=bad),
     "upsample dy": lambda bad: hf.upsample_bilinear2d_backward(bad, (9, 5)),
     "upsample out": lambda bad: hf.upsample_bilinear2d_backward(RESIZED, (9, 5), out=bad),
 }
@@ -151,7 +217,7 @@ def test_what_is_no_array_is_refused(call: str, bad: Any) -> None:
         CALLS[call](bad)
 
 
-@pytest.mark.parametrize("call", [name for name in CALLS if name != "upsample out"])
+@pytest.mark.parametrize("call", [name for name in CALLS if not name.endswith(" out")])
 @pytest.mark.parametrize("dtype", [np.int32, np.complex64, object, ">f4"], ids=str)
 def test_dtypes_that_no_solver_takes_are_refused(call: str, dtype: Any) -> None:
     shapes = {"x": X, "w": W, "dy": RESIZED if call == "upsample dy" else DY}

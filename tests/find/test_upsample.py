@@ -129,7 +129,8 @@ def test_find_stores_what_immediate_mode_and_plans_answer_from(db_path: pathlib.
     report = hf.find(problem, mode="normal")
     assert report.source is hf.Source.MEASURED and report.stored
     outcomes = {one.solver_id: one.outcome for one in report.candidates}
-    for other in ("UpsampleEmptyBatch", "UpsampleBwdStrip"):  # dy is not empty; strips are for GPUs
+    # dy is not empty; strips are for GPUs
+    for other in ("UpsampleEmptyBatch", "UpsampleBwdStrip", "UpsampleFwdLines", "UpsampleFwdDirect"):
         assert outcomes.pop(other) is hf.Outcome.NOT_APPLICABLE
     assert set(outcomes) == EVERY
     assert set(outcomes.values()) <= {hf.Outcome.WON, hf.Outcome.LOST, hf.Outcome.SKIPPED_SLOW}
@@ -149,6 +150,37 @@ def test_find_stores_what_immediate_mode_and_plans_answer_from(db_path: pathlib.
     }
     assert facts == {"operation": "upsample", "direction": "bwd", "dtype": "fp32", "layout": "NCHW", "n": 2, "c": 8,
                      "k": None, "input": "16x12"}  # fmt: skip
+
+
+def test_a_forward_find_is_stored_beside_the_gradients(db_path: pathlib.Path) -> None:
+    forward, backward = (hf.UpsampleProblem.create(direction, **SIZES) for direction in ("fwd", "bwd"))
+    assert hf.immediate(forward)[0].solver_id == "UpsampleFwdLines"
+    report = hf.find(forward, mode="normal", verify="always")
+    ran = {one.solver_id: one.outcome for one in report.candidates if one.outcome is not hf.Outcome.NOT_APPLICABLE}
+    assert set(ran) == {"UpsampleFwdLines", "UpsampleFwdDirect"}
+    assert set(ran.values()) <= {hf.Outcome.WON, hf.Outcome.LOST, hf.Outcome.SKIPPED_SLOW}
+    assert hf.immediate(forward)[0].source is hf.Source.USER_DB
+    assert hf.immediate(backward)[0].source is hf.Source.WTI
+    arrays = make_arrays(forward, seed=1)
+    out = hf.plan(forward)(arrays["x"])
+    assert tolerance.judge(forward, arrays, out, forward.reference(arrays)).ok
+    with PerfDb.open(db_path, read_only=True) as db:
+        (stored,) = problem_records(db, forward.key())
+    assert (stored.columns["operation"], stored.columns["direction"]) == ("upsample", "fwd")
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, ml_dtypes.bfloat16, np.float64])
+@pytest.mark.parametrize("align_corners", [False, True])
+def test_the_one_shot_forward_function(dtype: Any, align_corners: bool) -> None:
+    x = gradient(2, 3, 9, 5, dtype=dtype)
+    out = hf.upsample_bilinear2d(x, (18, 10), align_corners)
+    problem = UpsampleProblem.create("fwd", x.shape, out.shape, dtype=x.dtype, align_corners=align_corners)
+    assert out.shape == (2, 3, 18, 10) and out.dtype == x.dtype
+    assert tolerance.judge(problem, {"x": x}, out, problem.reference({"x": x})).ok
+
+
+def test_an_empty_batch_stays_empty() -> None:
+    assert hf.upsample_bilinear2d(np.zeros((0, 3, 9, 5), np.float32), scales=2).shape == (0, 3, 18, 10)
 
 
 @pytest.mark.parametrize(

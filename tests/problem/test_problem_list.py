@@ -74,6 +74,14 @@ def test_upsampling_problems(line: str) -> None:
     assert keys(found) == [RESIZED.key()]
 
 
+def test_an_upsampling_may_ask_for_both_directions() -> None:
+    text = "upsample:\n- {n: 4, c: 8, in: [16, 16], out: [32, 32], align_corners: true, directions: [fwd, bwd]}"
+    forward = UpsampleProblem.create("fwd", (4, 8, 16, 16), (4, 8, 32, 32), align_corners=True)
+    for one in (text, f"- {forward.key()}\n- {RESIZED.key()}", "\n".join((forward.key(), RESIZED.key()))):
+        found = read_list(one, "x")
+        assert (keys(found), found.errors) == ([forward.key(), RESIZED.key()], [])
+
+
 @given(conv_problems())
 def test_any_key_is_read_in_a_line_and_in_yaml(problem: ConvProblem) -> None:
     for text in (problem.key(), f"- '{problem.key()}'"):

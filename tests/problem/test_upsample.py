@@ -15,8 +15,8 @@ from tests.helpers.strategies import upsample_problems
 SIZES = {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)}
 
 
-def create(**more: Any) -> UpsampleProblem:
-    return UpsampleProblem.create("bwd", **{**SIZES, **more})
+def create(direction: str = "bwd", **more: Any) -> UpsampleProblem:
+    return UpsampleProblem.create(direction, **{**SIZES, **more})
 
 
 def test_what_a_problem_says_about_itself() -> None:
@@ -67,11 +67,55 @@ def test_sizes_follow_from_scales() -> None:
     assert create(y=(2, 3, 1, 10), align_corners=True).axes[0].step == 0.0
 
 
-@given(problem=upsample_problems())
+def test_forward_the_roles_are_x_and_y() -> None:
+    p = UpsampleProblem.create("fwd", **SIZES, dtype="bf16", y_strides=(540, 1, 30, 3))
+    assert (p.direction, p.inputs, p.output, p.roles) == ("fwd", ("x",), "y", ("x", "y"))
+    assert p.tensor("x") is p.x and p.tensor("y") is p.y and p.layouts == ("NCHW", "NHWC")
+    assert (p.flops, p.min_bytes) == (create(dtype="bf16").flops, create(dtype="bf16").min_bytes)
+    assert p.canonical() is p and p.canonical_roles() == {"x": "x", "y": "y"}
+    assert p.facts() == {"layout": "NCHW_NHWC", "n": 2, "c": 3, "input": "9x5", "output": "18x10"}
+    assert dataclasses.replace(p, direction="bwd").roles == ("dy", "dx")
+    for problem, role in ((p, "dx"), (create(), "x")):
+        with pytest.raises(KeyError):
+            problem.tensor(role)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "terms"),
+    [({}, 4), ({"y": (2, 3, 9, 5)}, 1), ({"y": (2, 3, 9, 10)}, 2), ({"x": (1, 1, 9, 9), "y": (1, 1, 3, 3)}, 1),
+     ({"x": (1, 1, 8, 8), "y": (1, 1, 4, 4)}, 4)],
+    ids=["double", "same", "wider", "a third", "half"],
+)  # fmt: skip
+def test_terms_of_an_output_count_four_times(sizes: dict[str, Any], terms: int) -> None:
+    assert create("fwd", **sizes).reduction_length == 4 * terms
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"y": (2, 3, 18, 0)}, "x and y need channels and sizes of 1 or more (only the batch may be 0) "
+         "(got x=(2, 3, 9, 5), y=(2, 3, 18, 0))"),
+        ({"y": (2, 4, 18, 10)}, "x and y need the same batch and channels (got x=(2, 3, 9, 5), y=(2, 4, 18, 10))"),
+        ({"y": None}, "the output's size needs y or a scale for height and width (got scales=(None, None))"),
+        ({"x": (3, 9, 5), "y": None, "scales": 2}, "x needs 4 lengths (N, C, H, W) (got x=(3, 9, 5))"),
+        ({"scales": 1.9}, "height of y must be floor(height of x * scale) = 17 "
+         "(got x=(2, 3, 9, 5), y=(2, 3, 18, 10), scale 1.9)"),
+        ({"y_strides": (0, 180, 10, 1)},
+         "the output y must not overlap itself in memory (got lengths (2, 3, 18, 10), strides (0, 180, 10, 1))"),
+        ({"dtype": "int8"}, "x and y must have the same float dtype (got x int8, y int8)"),
+    ],
+)  # fmt: skip
+def test_refusals_of_the_forward_pass_speak_of_x_and_y(more: dict[str, Any], message: str) -> None:
+    with pytest.raises(ProblemError) as caught:
+        create("fwd", **more)
+    assert str(caught.value) == message
+
+
+@given(problem=upsample_problems(directions=("fwd", "bwd")))
 def test_equal_descriptions_are_equal_problems(problem: UpsampleProblem) -> None:
     again = UpsampleProblem.create(
-        "bwd", problem.x.lengths, problem.y.lengths, align_corners=problem.align_corners, scales=problem.scales,
-        dtype=problem.dtype, deterministic=problem.deterministic, x_strides=problem.x.strides,
+        problem.direction, problem.x.lengths, problem.y.lengths, align_corners=problem.align_corners,
+        scales=problem.scales, dtype=problem.dtype, deterministic=problem.deterministic, x_strides=problem.x.strides,
         y_strides=problem.y.strides,
     )  # fmt: skip
     assert again == problem and hash(again) == hash(problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -15,8 +16,11 @@ from tests.helpers.strategies import upsample_problems
 SIZES = {"x": (2, 3, 9, 5), "y": (2, 3, 18, 10)}
 
 
-def create(**more: Any) -> UpsampleProblem:
-    return UpsampleProblem.create("bwd", **{**SIZES, **more})
+both = functools.partial(upsample_problems, directions=("fwd", "bwd"))
+
+
+def create(direction: str = "bwd", **more: Any) -> UpsampleProblem:
+    return UpsampleProblem.create(direction, **{**SIZES, **more})
 
 
 @pytest.mark.parametrize(
@@ -44,13 +48,31 @@ def test_golden_keys(more: dict[str, Any], key: str) -> None:
     assert UpsampleProblem.from_key(key) == problem
 
 
-@given(problem=upsample_problems())
+@pytest.mark.parametrize(
+    ("more", "key"),
+    [
+        ({}, "upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW"),
+        ({"dtype": "bf16", "layout": "NHWC", "align_corners": True, "deterministic": True},
+         "upsample-fwd-bilinear-n2-c3-i9x5-o18x10-bf16-NHWC-ac-det"),
+        ({"x_strides": (0, 0, 0, 0)}, "upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-*_NCHW-xs0x0x0x0"),
+        ({"y_strides": (540, 1, 30, 3)}, "upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-NCHW_NHWC"),
+        ({"x_strides": (300, 100, 11, 2), "y_strides": (900, 300, 12, 1), "scales": 2.05},
+         "upsample-fwd-bilinear-n2-c3-i9x5-o18x10-fp32-*-xs300x100x11x2-ys900x300x12x1-sh2.05-sw2.05"),
+    ],
+)  # fmt: skip
+def test_golden_keys_of_the_forward_pass(more: dict[str, Any], key: str) -> None:
+    problem = create("fwd", **more)
+    assert problem.key() == key
+    assert UpsampleProblem.from_key(key) == problem
+
+
+@given(problem=both())
 def test_keys_give_the_problem_back(problem: UpsampleProblem) -> None:
     assert parse_key(problem.key()) == problem
     assert parse_key(problem.key()).layouts == problem.layouts
 
 
-@given(first=upsample_problems(max_size=4), second=upsample_problems(max_size=4))
+@given(first=both(max_size=4), second=both(max_size=4))
 def test_problems_share_a_key_only_if_equal(first: UpsampleProblem, second: UpsampleProblem) -> None:
     assert (first.key() == second.key()) == (first == second)
 
@@ -78,6 +100,9 @@ def test_every_attribute_is_in_the_key() -> None:
         (EXAMPLE.replace("n1", "n01"), "spells its problem's key in another way"),
         (EXAMPLE.replace("NCHW", "*"), "must give that tensor's strides"),
         (f"{EXAMPLE}-dys12288x4096x64x1", "spells its problem's key in another way"),
+        (f"{EXAMPLE}-ys12288x4096x64x1", "spells its problem's key in another way"),
+        (EXAMPLE.replace("bwd", "fwd").replace("NCHW", "*"), "add -xs"),
+        (EXAMPLE.replace("bwd", "fwd") + "-dys12288x4096x64x1", "spells its problem's key in another way"),
     ],
 )
 def test_what_is_no_key_is_refused(text: str, message: str) -> None:

@@ -30,10 +30,11 @@ def test_it_is_the_adjoint_of_the_interpolation(problem: UpsampleProblem, seed: 
     assert abs(difference) <= 1e-12 * float(np.abs(gradient * forward).sum() + np.abs(backward * x).sum())
 
 
-@given(problem=upsample_problems(empty=False), seed=st.integers(0, 2**16))
+@given(problem=upsample_problems(directions=("fwd", "bwd"), empty=False), seed=st.integers(0, 2**16))
 def test_single_pixels_agree_with_the_whole(problem: UpsampleProblem, seed: int) -> None:
     arrays = make_arrays(problem, seed)
-    indices = np.array(list(np.ndindex(problem.x.lengths)))[:: max(problem.x.elements // 50, 1)]
+    output = problem.tensor(problem.output)
+    indices = np.array(list(np.ndindex(output.lengths)))[:: max(output.elements // 50, 1)]
     whole = upsample_reference(problem, arrays)[tuple(indices.T)]
     assert np.allclose(upsample_reference_at(problem, arrays, indices), whole, rtol=1e-13, atol=1e-13)
 
@@ -53,6 +54,16 @@ def test_it_agrees_with_torch(problem: UpsampleProblem, seed: int) -> None:
     # torch rounds coordinates, which here are below 2^6, and so weights by some 2^-47
     bound = 2.0**-46 * problem.reduction_length * float(np.abs(gradient).max())
     assert np.abs(upsample_reference(problem, {"dy": gradient}) - theirs).max() <= bound
+
+
+@given(problem=upsample_problems(directions=("fwd",), dtypes=("fp64",), empty=False), seed=st.integers(0, 2**16))
+def test_forward_it_agrees_with_torch(problem: UpsampleProblem, seed: int) -> None:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    x = np.ascontiguousarray(make_arrays(problem, seed)["x"])
+    theirs = torch.ops.aten.upsample_bilinear2d(
+        torch.from_numpy(x), list(problem.y.lengths[2:]), problem.align_corners, *(axis.scale for axis in problem.axes)
+    ).numpy()
+    assert np.abs(upsample_reference(problem, {"x": x}) - theirs).max() <= 2.0**-42 * float(np.abs(x).max())
 
 
 @pytest.mark.parametrize("size", [(9, 5), (5, 9), (7, 3)])
@@ -88,6 +99,30 @@ def test_pixels_without_a_weight_do_not_see_what_is_not_finite(value: float) -> 
     gradient[0, 0, 5, 7] = value
     result = upsample_reference(doubled, {"dy": gradient})
     assert np.flatnonzero(~np.isfinite(result)).tolist() == [11]
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_forward_what_is_not_finite_is_seen_where_it_has_a_weight(value: float) -> None:
+    x = np.ones((1, 1, 3, 4))
+    x[0, 0, 1, 2] = value
+    same = UpsampleProblem.create("fwd", (1, 1, 3, 4), (1, 1, 3, 4))
+    assert np.array_equal(upsample_reference(same, {"x": x}), x, equal_nan=True)
+    corners = UpsampleProblem.create("fwd", (1, 1, 3, 4), (1, 1, 5, 7), align_corners=True)  # every second is a pixel's
+    seen = np.argwhere(~np.isfinite(upsample_reference(corners, {"x": x})[0, 0])).tolist()
+    assert seen == [[row, column] for row in (1, 2, 3) for column in (3, 4, 5)]
+
+
+@given(problem=upsample_problems(directions=("fwd",), empty=False), seed=st.integers(0, 2**16))
+def test_the_usual_size_is_that_of_random_images(problem: UpsampleProblem, seed: int) -> None:
+    arrays = make_arrays(problem, seed)
+    many = np.random.default_rng(seed).standard_normal((200, 1, *problem.x.lengths[2:]))
+    many *= 10.0 ** np.random.default_rng(seed + 1).uniform(-1, 1, many.shape[2:])  # not all pixels are of one size
+    alone = UpsampleProblem.create(
+        "fwd", many.shape, (200, 1, *problem.y.lengths[2:]), align_corners=problem.align_corners, scales=problem.scales
+    )
+    actual = float(np.sqrt(np.square(alone.reference({"x": many})).mean()))
+    assert alone.usual_size({"x": many}) == pytest.approx(actual, rel=0.35)
+    assert problem.usual_size(arrays) >= 0.0
 
 
 @given(problem=upsample_problems(empty=False), seed=st.integers(0, 2**16))
