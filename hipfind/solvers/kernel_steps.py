@@ -13,6 +13,7 @@ from hipfind.problem.dtypes import DType
 from hipfind.solvers.geometry import sizes_of
 from hipfind.target import Target
 
+_VECTOR_BYTES = 16
 _HOST_BLOCK = 2048  # sums that a host thread keeps in its nearest cache
 BITS = {2: "uint16", 4: "uint32", 8: "int64"}
 """Type by which a kernel moves elements of so many bytes."""
@@ -38,9 +39,12 @@ def im2col_last_step(
 ) -> KernelStep:
     """Columns [images * output positions, C * taps] of channel-last images of x; rows are ``pitch`` elements apart."""
     sizes = sizes_of(problem)
-    segment, segments = segments_of(target, sizes.c * sizes.taps)
+    row = sizes.c * sizes.taps
+    unit = 1 if target.is_host else _VECTOR_BYTES // sizes.itemsize
+    segment = row if target.is_host else unit
+    segments = -(-row // segment)
     return KernelStep(
-        KernelSpec("im2col_last.hip", "im2col_last", (("ELEM", BITS[sizes.itemsize]),)),
+        KernelSpec("im2col_last.hip", "im2col_last", (("ELEM", BITS[sizes.itemsize]), ("UNIT", str(unit)))),
         (source, columns),
         (*_window(problem), sizes.groups, sizes.c_group, pitch, segment, segments),
         items=images * sizes.output * segments,

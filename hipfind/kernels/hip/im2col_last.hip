@@ -3,9 +3,9 @@
 // and 0 where that lies in the padding. `pitch` is the distance of the columns' rows. 2D is 3D with a depth of 1.
 //
 // It only moves bits: ELEM is the unsigned type of an element's size. One item is `segment` consecutive elements of one
-// row: a whole row on the host, where runs of channels (of all taps of a line that lie side by side) become copies, one
-// element on a GPU, where neighbouring threads write neighbouring elements.
-#include "portable.h"
+// row: a whole row on the host, where runs of channels (of all taps of a line that lie side by side) become copies, UNIT
+// elements (16 bytes) on a GPU, where neighbouring threads write neighbouring vectors.
+#include "vector.h"
 
 struct Im2ColLastParams {
     int64 depth, height, width;
@@ -59,7 +59,11 @@ HF_KERNEL(im2col_last, const elem_t* HF_RESTRICT images, elem_t* HF_RESTRICT col
             for (int64 i = offset; i < first; ++i) to[i] = 0;
             if (first < last) {
                 const elem_t* from = images + ((image * p.depth + id) * p.height + ih) * line + start;
-                for (int64 i = first; i < last; ++i) to[i] = from[i];
+                if (UNIT > 1 && last - first == UNIT && is_aligned<UNIT>(from + first) && is_aligned<UNIT>(to + first)) {
+                    put_whole(to + first, *(const Vector<UNIT>*)(from + first));
+                } else {
+                    for (int64 i = first; i < last; ++i) to[i] = from[i];
+                }
             }
             for (int64 i = last; i < stop; ++i) to[i] = 0;
             place += stop - offset;
