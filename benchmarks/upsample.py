@@ -1,11 +1,14 @@
-"""Every upsampling solver beside torch's upsample_bilinear2d_backward, on a CPU or a GPU: one process, interleaved.
+"""Every upsampling solver beside torch's forward and backward operators, on a CPU or a GPU: one process, interleaved.
 
-    python -m benchmarks.upsample [--device host|cuda] [--only x16] [--dtypes fp32,bf16] [--layouts NCHW,NHWC]
-                                  [--solvers UpsampleBwdBlock,...] [--rounds N] [--seconds S] [--out FILE]
+    python -m benchmarks.upsample [--device host|cuda] [--direction fwd|bwd] [--only x16] [--dtypes fp32,bf16]
+                                  [--layouts NCHW,NHWC] [--solvers UpsampleBwdBlock,...] [--rounds N] [--seconds S]
+                                  [--out FILE]
+
+Both directions where none is named, each with its own results; those of the forward pass are in FILE_fwd.
 
 A round runs each contender once, in turn, beginning with another one each time; on a GPU the cache is flushed before
 every run (by reading, so that it holds nothing to write back) and device events time it. What is ten times slower than
-the best after two runs is not run again. `floor` is the bytes that must move (dy once, dx once) at the rate of a copy
+the best after two runs is not run again. `floor` is the bytes that must move (each tensor once) at the rate of a copy
 that is measured first. `limit` on a GPU: 1.5 floors where a tensor is larger than 64 MB, else 2.5 floors or 10 us,
 whichever is more. Results are compared with torch's.
 """
@@ -84,18 +87,16 @@ class Clock:
         return 2 * source.nbytes / (min(self.once(lambda: to.copy_(source)) for _ in range(5)) * 1e-3)
 
 
-def make_problem(shape: dict[str, Any], dtype: str, layout: str) -> hf.UpsampleProblem:
+def make_problem(shape: dict[str, Any], dtype: str, layout: str, direction: str) -> hf.UpsampleProblem:
     n, c = shape["n"], shape["c"]
     return hf.UpsampleProblem.create(
-        "bwd", (n, c, *shape["in"]), (n, c, *shape["out"]), dtype=dtype, layout=layout,
+        direction, (n, c, *shape["in"]), (n, c, *shape["out"]), dtype=dtype, layout=layout,
         align_corners=shape.get("align_corners", False),
     )  # fmt: skip
 
 
-def make(shape: dict[str, Any], dtype: str, layout: str, where: str) -> tuple[hf.UpsampleProblem, torch.Tensor]:
-    problem = make_problem(shape, dtype, layout)
-    dy = torch.empty_strided(problem.y.lengths, problem.y.strides, dtype=DTYPES[dtype], device=where)
-    return problem, dy.normal_()
+def make(tensor: hf.TensorDescriptor, where: torch.device | str) -> torch.Tensor:
+    return torch.empty_strided(tensor.lengths, tensor.strides, dtype=DTYPES[tensor.dtype.value], device=where)
 
 
 def contenders(problem: hf.UpsampleProblem, target: Target, options: argparse.Namespace) -> list[AnySolver]:
@@ -110,7 +111,11 @@ def compile_ahead(shapes: list[dict[str, Any]], options: argparse.Namespace) -> 
     """All kernels at once, so that the time goes into measuring."""
     device = get_device(options.device)
     problems = [
-        make_problem(shape, dtype, layout) for shape in shapes for dtype in options.dtypes for layout in options.layouts
+        make_problem(shape, dtype, layout, direction)
+        for shape in shapes
+        for dtype in options.dtypes
+        for layout in options.layouts
+        for direction in options.direction
     ]
     solutions = [
         solver.GetSolution(device.target, problem)
@@ -120,15 +125,21 @@ def compile_ahead(shapes: list[dict[str, Any]], options: argparse.Namespace) -> 
     device.compile_ahead([spec for solution in solutions for spec in solution.kernels])
 
 
-def torch_call(problem: hf.UpsampleProblem, dy: torch.Tensor) -> Call:
-    sizes = list(problem.y.lengths[2:]), list(problem.x.lengths)
-    return lambda: torch.ops.aten.upsample_bilinear2d_backward(dy, *sizes, problem.align_corners, None, None)
+def torch_call(problem: hf.UpsampleProblem, given: torch.Tensor) -> Call:
+    size, lengths, rest = list(problem.y.lengths[2:]), list(problem.x.lengths), (problem.align_corners, None, None)
+    if problem.direction == "fwd":
+        return lambda: torch.ops.aten.upsample_bilinear2d(given, size, *rest)
+    return lambda: torch.ops.aten.upsample_bilinear2d_backward(given, size, lengths, *rest)
 
 
-def solver_call(problem: hf.UpsampleProblem, dy: torch.Tensor, solver: str) -> Call:
+def solver_call(problem: hf.UpsampleProblem, given: torch.Tensor, solver: str) -> Call:
     plan = hf.plan(problem, solver=solver)
-    out = torch.empty_strided(problem.x.lengths, problem.x.strides, dtype=dy.dtype, device=dy.device)
-    return lambda: plan(dy, out=out)
+    out = make(problem.tensor(problem.output), given.device)
+    return lambda: plan(given, out=out)
+
+
+def short(solver: str) -> str:
+    return solver.removeprefix("UpsampleBwd").removeprefix("UpsampleFwd")
 
 
 def difference(out: torch.Tensor, theirs: torch.Tensor) -> float:
@@ -138,22 +149,22 @@ def difference(out: torch.Tensor, theirs: torch.Tensor) -> float:
 
 
 def measure(
-    shape: dict[str, Any], dtype: str, layout: str, clock: Clock, rate: float, options: argparse.Namespace
+    problem: hf.UpsampleProblem, name: str, layout: str, clock: Clock, rate: float, options: argparse.Namespace
 ) -> dict[str, Any]:
-    problem, dy = make(shape, dtype, layout, clock.where)
+    given = make(problem.tensor(problem.inputs[0]), clock.where).normal_()
     target = get_device(options.device).target
     names = [solver.SolverDbId() for solver in contenders(problem, target, options)]
-    calls = {"torch": torch_call(problem, dy)} | {name: solver_call(problem, dy, name) for name in names}
+    calls = {"torch": torch_call(problem, given)} | {one: solver_call(problem, given, one) for one in names}
     theirs = calls["torch"]()
-    errors = {name: difference(calls[name](), theirs) for name in names}
+    errors = [difference(calls[one](), theirs) for one in names]
     del theirs
     times = clock.race(calls, options.rounds)
-    best = min(names, key=lambda name: times[name])
+    best = min(names, key=lambda one: times[one])
     floor = problem.min_bytes / rate * 1e3
     large = max(problem.y.nbytes, problem.x.nbytes) > LARGE_BYTES
     return {
-        "shape": shape["name"],
-        "dtype": dtype,
+        "shape": name,
+        "dtype": problem.dtype.value,
         "layout": layout,
         "floor ms": floor,
         "limit ms": (1.5 * floor if large else max(2.5 * floor, 0.010)) if clock.where == "cuda" else None,
@@ -161,10 +172,10 @@ def measure(
         "best ms": times[best],
         "best / floor": times[best] / floor,
         "torch / best": times["torch"] / times[best],
-        "best": best.removeprefix("UpsampleBwd"),
-        **{name.removeprefix("UpsampleBwd"): times[name] for name in names},
-        "immediate": hf.immediate(problem)[0].solver_id.removeprefix("UpsampleBwd"),
-        "error": max(errors.values()),
+        "best": short(best),
+        **{short(one): times[one] for one in names},
+        "immediate": short(hf.immediate(problem)[0].solver_id),
+        "error": max(errors),
     }
 
 
@@ -172,6 +183,7 @@ def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     names = {"type": lambda text: [name for name in text.split(",") if name]}
     parser.add_argument("--device", default="host")
+    parser.add_argument("--direction", choices=["fwd", "bwd"], action="append", help="default: both")
     parser.add_argument("--only", default="", help="shapes whose name contains this")
     parser.add_argument("--dtypes", default=["fp32", "bf16"], **names)
     parser.add_argument("--layouts", default=["NCHW", "NHWC"], **names)
@@ -179,7 +191,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--rounds", type=int, default=0, help="default: 5 on a CPU, 15 on a GPU")
     parser.add_argument("--seconds", type=float, default=500.0, help="stop starting new cases after this long")
     parser.add_argument("--out", type=pathlib.Path)
-    return parser.parse_args()
+    options = parser.parse_args()
+    options.direction = options.direction or ["bwd", "fwd"]
+    return options
 
 
 def main() -> None:
@@ -189,25 +203,43 @@ def main() -> None:
     options.rounds = options.rounds or (5 if device.target.is_host else 15)
     if device.target.is_host:
         torch.set_num_threads(device.target.compute_units)
-    rate, rows = clock.copy_rate(), []
+    rate = clock.copy_rate()
     shapes = [shape for shape in yaml.safe_load(SUITE.read_text()) if options.only in shape["name"]]
-    with settings.override(user_db_path=os.devnull, disable_user_db=True, device=options.device):
-        compile_ahead(shapes, options)
-        for shape in shapes:
-            for dtype in options.dtypes:
-                for layout in options.layouts:
-                    if time.monotonic() - begin > options.seconds:
-                        continue
-                    try:
-                        rows.append(measure(shape, dtype, layout, clock, rate, options))
-                        print("  ".join(f"{name}={report.cell(value)}" for name, value in rows[-1].items()), flush=True)
-                    except (HipfindError, RuntimeError) as error:
-                        print(f"{shape['name']} {dtype} {layout}: {type(error).__name__}: {error}", flush=True)
-    if not rows:
-        return
     facts = report.machine(
         {"device": device.target.name, **device.environment()}, {"torch": torch.__version__, "hipfind": hf.__version__}
     )
+    with settings.override(user_db_path=os.devnull, disable_user_db=True, device=options.device):
+        compile_ahead(shapes, options)
+        for direction in options.direction:
+            rows = measure_all(direction, shapes, begin + options.seconds, clock, rate, options)
+            if rows:
+                write(direction, rows, facts, clock, rate, options)
+
+
+def measure_all(
+    direction: str, shapes: list[dict[str, Any]], end: float, clock: Clock, rate: float, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    """A row for each case that was begun before ``end``."""
+    rows: list[dict[str, Any]] = []
+    for shape in shapes:
+        for dtype in options.dtypes:
+            for layout in options.layouts:
+                if time.monotonic() > end:
+                    continue
+                try:
+                    problem = make_problem(shape, dtype, layout, direction)
+                    rows.append(measure(problem, shape["name"], layout, clock, rate, options))
+                    cells = "  ".join(f"{name}={report.cell(value)}" for name, value in rows[-1].items())
+                    print(f"{direction}  {cells}", flush=True)
+                except (HipfindError, RuntimeError) as error:
+                    print(f"{direction} {shape['name']} {dtype} {layout}: {type(error).__name__}: {error}", flush=True)
+    return rows
+
+
+def write(
+    direction: str, rows: list[dict[str, Any]], facts: dict[str, str], clock: Clock, rate: float,
+    options: argparse.Namespace,
+) -> None:  # fmt: skip
     mean = math.exp(statistics.fmean(math.log(row["torch / best"]) for row in rows))
     notes = (
         f"Medians of {options.rounds} interleaved rounds; a copy moves {rate / 1e9:.1f} GB/s (read plus written). "
@@ -216,9 +248,10 @@ def main() -> None:
     missed = [row for row in rows if row["limit ms"] is not None and row["best ms"] > row["limit ms"]]
     if clock.where == "cuda":
         notes += f" {len(missed)} cases are over their limit."
-    name = "upsample_host" if device.target.is_host else "upsample_gpu"
+    name = "upsample_host" if clock.where == "cpu" else "upsample_gpu"
     out = options.out or pathlib.Path(__file__).parent / "results" / name
-    print(report.write(out, "upsample_bilinear2d_backward beside torch", facts, rows, notes))
+    ending, title = ("_fwd", "upsample_bilinear2d") if direction == "fwd" else ("", "upsample_bilinear2d_backward")
+    print(report.write(out.with_name(out.name + ending), f"{title} beside torch", facts, rows, notes))
 
 
 if __name__ == "__main__":

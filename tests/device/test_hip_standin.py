@@ -54,8 +54,9 @@ def test_hip_device(module: str) -> None:
         ("tests/solvers/test_conformance.py", "-k", "buffers_held or cleared"),
         ("tests/solvers/test_results.py", "-k", "legal_problem or one_output_position or pointwise or gemm_solver"),
         ("tests/solvers/upsample/test_results.py", "-k", "legal or any_device or adjoint or finite or every_solver"),
+        ("tests/solvers/upsample/test_forward.py", "-k", "legal or both_solvers or adjoint or finite or whole"),
     ],
-    ids=["conformance", "results", "upsampling"],
+    ids=["conformance", "results", "upsampling", "upsampling forward"],
 )
 def test_solvers_on_the_hip_device(selection: tuple[str, ...]) -> None:
     run_tests(*selection, "--device", "hip", arch=SMALL_CACHE)
