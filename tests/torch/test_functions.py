@@ -103,6 +103,26 @@ def test_a_resized_image_lies_as_torchs(index: int, where: torch.device) -> None
         assert upsample_operators.upsample(mode.from_tensor(x), [7, 9], False, None, None).stride() == made.stride()
 
 
+def test_torchs_gradient_of_resizing_is_not_asked_for_where_order_must_be_fixed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On GPUs it is an error there."""
+    x = torch.randn(2, 3, 4, 5, requires_grad=True)
+    ran: list[str] = []
+    theirs = upsample_operators.torch_backward
+    monkeypatch.setattr(upsample_operators, "torch_backward", lambda *rest: ran.append("torch") or theirs(*rest))
+    gradients = []
+    for is_deterministic in (False, True):
+        torch.use_deterministic_algorithms(is_deterministic)
+        try:
+            y = upsample_operators.resize(x, [8, 10], False, (None, None), ("bwd",))
+            gradients += torch.autograd.grad(y.square().sum(), x)
+        finally:
+            torch.use_deterministic_algorithms(False)
+    assert ran == ["torch"]
+    torch.testing.assert_close(*gradients)
+
+
 def test_only_gradients_that_are_asked_for_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[str] = []
     run = conv_operators.run_conv
