@@ -39,10 +39,13 @@ def contract(
     b_columns = b + batch * BATCH_B + axis_offsets(j, B_J)[None, :]
     total = tl.zeros((BM, BN), tl.float32)
     first = part * steps_each
-    for step in range(first, min(first + steps_each, steps)):
+    # As many steps in every part, the last ones' beyond K: after a loop that may end before it begins ptxas lets matrix
+    # instructions wait for each other.
+    EVEN: tl.constexpr = K % (BK * steps_each * SPLIT) == 0
+    for step in range(first, first + steps_each):
         k = step * BK + tl.arange(0, BK)
-        left = load_tile(a_rows + axis_offsets(k, A_K)[None, :], i < I, k < K, I % BM == 0, K % BK == 0)
-        right = load_tile(b_columns + axis_offsets(k, B_K)[:, None], k < K, j < J, K % BK == 0, J % BN == 0)
+        left = load_tile(a_rows + axis_offsets(k, A_K)[None, :], i < I, k < K, I % BM == 0, EVEN)
+        right = load_tile(b_columns + axis_offsets(k, B_K)[:, None], k < K, j < J, EVEN, J % BN == 0)
         total = tl.dot(left, right, total, input_precision=PRECISION)
     c_at = c + batch * BATCH_C + part * PART + axis_offsets(i, C_I)[:, None] + axis_offsets(j, C_J)[None, :]
     result = total.to(c.dtype.element_ty)

@@ -127,7 +127,11 @@ def gather(
         if tl.load(flags + program) == 0:
             return
     phases = phases_d * phases_h * phases_w
-    if LAST_FIRST:
+    if not BACKWARD:
+        # Known to the compiler, and with it the number of steps: behind a loop that may end before it begins ptxas lets
+        # matrix instructions wait for each other.
+        phase = 0
+    elif LAST_FIRST:
         phase = phases - 1 - program // (tl.num_programs(0) // phases)
         program = program % (tl.num_programs(0) // phases)
     else:
@@ -181,7 +185,10 @@ def gather(
         steps = taps * blocks
     steps_each = (steps + SPLIT - 1) // SPLIT
     begin = part * steps_each
-    end = min(begin + steps_each, steps)
+    if SPLIT == 1:
+        end = steps
+    else:
+        end = min(begin + steps_each, steps)
     to_w = at_w * phases_w + phase_w
     to_h = at_h * phases_h + phase_h
     inside_rows = (m < rows) & (to_w < out_w) & (to_h < out_h)

@@ -52,7 +52,9 @@ def weights(
     rows_of_dy = (group * K + k) * DY_STRIDES[4]
     total = tl.zeros((BM, BN), tl.float32)
     first = part * steps_each
-    for step in range(first, min(first + steps_each, steps)):
+    # As many steps in every part, the last ones' behind the last line: after a loop that may end before it begins ptxas
+    # lets matrix instructions wait for each other.
+    for step in range(first, first + steps_each):
         if LINE % BK == 0:
             # not step * BK % LINE: of a remainder the compiler does not know that it is a multiple of BK
             line = step // (LINE // BK)
