@@ -48,7 +48,7 @@ PATIENT = {"OPENBLAS_THREAD_TIMEOUT": "4", "OMP_WAIT_POLICY": "passive"}
 MIN_ROUNDS, MAX_ROUNDS = 5, 40
 WALL_STEPS = 5
 WARM_UPS = 3
-SPARE = 1.3
+SPARE = 2.0
 """Times as long as queueing a step takes the GPU is kept busy before it is timed."""
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import threading
 from collections.abc import Callable
 
@@ -14,6 +15,8 @@ from torch.nn import functional as F
 import hipfind as hf
 import hipfind.torch as hft
 from hipfind.errors import ArrayError, ProblemError
+from hipfind.problem.dtypes import DType
+from hipfind.problem.tolerance import limit, relative_error
 from hipfind.torch import conv_operators, upsample_operators
 from tests.torch.cases import CASES, Case, check, outputs
 
@@ -180,6 +183,34 @@ def test_autocast_casts_as_torch_does(dtype: torch.dtype, where: torch.device) -
     x = torch.randn(1, 2, 3, 3, device=where, requires_grad=True)
     with torch.autocast(where.type, dtype):
         assert hft.upsample_bilinear2d(x, 6).dtype is F.interpolate(x, 6, mode="bilinear").dtype
+
+
+@pytest.mark.parametrize("channels_last", [False, True], ids=["first", "last"])
+@pytest.mark.parametrize(("taps", "stride"), [(3, 1), (4, 4)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_operands_at_odd_addresses(
+    dtype: torch.dtype, taps: int, stride: int, channels_last: bool, where: torch.device
+) -> None:
+    """Kernels are compiled for operands at multiples of 16 bytes, too; one element further on they must not be used."""
+
+    def odd(*lengths: int) -> torch.Tensor:
+        flat = torch.randn(math.prod(lengths) + 1, device=where).to(dtype)[1:]
+        n, c, h, w = lengths
+        made = flat.view(n, h, w, c).permute(0, 3, 1, 2) if channels_last else flat.view(lengths)
+        assert made.data_ptr() % 16
+        return made.requires_grad_()
+
+    side = 12 // stride
+    x, w, dy = odd(2, 16, 12, 12), odd(32, 16, taps, taps), odd(2, 32, side, side).detach()
+    pad = taps // 2 if stride == 1 else 0
+    y = hft.conv2d(x, w, None, stride, pad)
+    made = [y, *torch.autograd.grad(y, (x, w), dy)]
+    exact_x, exact_w = (one.detach().cpu().double().requires_grad_() for one in (x, w))
+    exact_y = F.conv2d(exact_x, exact_w, None, stride, pad)
+    expected = [exact_y, *torch.autograd.grad(exact_y, (exact_x, exact_w), dy.cpu().double())]
+    for ours, exact in zip(made, expected, strict=True):
+        error = relative_error(ours.detach().double().cpu().numpy(), exact.detach().numpy())
+        assert error <= limit(DType.parse(dtype), 32 * taps * taps * 16)
 
 
 def test_a_find_changes_what_runs() -> None:
