@@ -13,7 +13,8 @@ from hipfind.problem.dtypes import DType
 from hipfind.solvers.geometry import sizes_of
 from hipfind.target import Target
 
-_VECTOR_BYTES = 16
+VECTOR_BYTES = 16
+"""Most that a GPU's thread moves at once."""
 _HOST_BLOCK = 2048  # sums that a host thread keeps in its nearest cache
 BITS = {2: "uint16", 4: "uint32", 8: "int64"}
 """Type by which a kernel moves elements of so many bytes."""
@@ -40,7 +41,7 @@ def im2col_last_step(
     """Columns [images * output positions, C * taps] of channel-last images of x; rows are ``pitch`` elements apart."""
     sizes = sizes_of(problem)
     row = sizes.c * sizes.taps
-    unit = 1 if target.is_host else _VECTOR_BYTES // sizes.itemsize
+    unit = 1 if target.is_host else VECTOR_BYTES // sizes.itemsize
     segment = row if target.is_host else unit
     segments = -(-row // segment)
     return KernelStep(

@@ -88,8 +88,9 @@ def _kernel_extents(step: KernelStep) -> Iterator[tuple[Operand, int, int]]:
     elif step.kernel.entry.startswith("v4r1_columns"):
         sizes = [(elements, itemsize) for elements in _columns(step.kernel.entry, numbers)]
     elif step.kernel.entry == "copy_rows":
-        source, to = numbers
-        rows = step.items // to
+        unit = int(dict(step.kernel.defines)["UNIT"])
+        source, to = (length * unit for length in numbers)
+        rows = step.items * unit // to
         sizes = [((rows - 1) * source + min(source, to), itemsize), (rows * to, itemsize)]
     else:
         sizes = [(1, itemsize)] * len(step.operands)

@@ -39,12 +39,17 @@ def solve(
 
 
 def run(
-    device: Device, solution: Solution, problem: Problem, arrays: dict[str, Array], poison: float = np.nan
+    device: Device,
+    solution: Solution,
+    problem: Problem,
+    arrays: dict[str, Array],
+    poison: float = np.nan,
+    shift: int = 0,
 ) -> Array:
     """The solution's output in logical shape. ``arrays``: role -> array as ``make_arrays`` gives it, left unchanged.
 
-    Output, its gaps and the workspace hold ``poison`` beforehand. Asserts that inputs, gaps of the output and the bytes
-    around every buffer are left alone.
+    Output, its gaps and the workspace hold ``poison`` beforehand. Inputs and output miss the alignment that devices
+    promise by ``shift`` bytes. Asserts that inputs, gaps of the output and bytes around every buffer are left alone.
     """
     output = problem.tensor(problem.output)
     contents = {role: np.array(array.base) for role, array in arrays.items()}
@@ -52,7 +57,9 @@ def run(
         contents[problem.output].fill(poison)
     elements = -(-solution.workspace_bytes // output.dtype.itemsize)
     contents[WORKSPACE] = np.full(elements, poison, output.dtype.numpy).view(np.uint8)[: solution.workspace_bytes]
-    buffers = {name: _Buffer(device, flat.view(np.uint8)) for name, flat in contents.items()}
+    buffers = {
+        name: _Buffer(device, flat.view(np.uint8), 0 if name == WORKSPACE else shift) for name, flat in contents.items()
+    }
 
     build(solution, device, problem.roles).run([buffers[name].address for name in (*problem.roles, WORKSPACE)])
     device.synchronize()
@@ -86,29 +93,31 @@ def check_all(
 
 @dataclasses.dataclass
 class _Buffer:
-    """Device memory with guard bytes around it."""
+    """Device memory with guard bytes around it; ``shift`` more of them in front."""
 
     device: Device
     before: Bytes
+    shift: int
 
     def __post_init__(self) -> None:
-        self._memory: Memory = self.device.allocate(self.before.size + 2 * _GUARD)
-        guard = np.full(_GUARD, _GUARD_BYTE, np.uint8)
-        self.device.copy_in(self._memory.address, np.concatenate([guard, self.before, guard]))
+        self._front = _GUARD + self.shift
+        self._memory: Memory = self.device.allocate(self._front + self.before.size + _GUARD)
+        front, back = (np.full(size, _GUARD_BYTE, np.uint8) for size in (self._front, _GUARD))
+        self.device.copy_in(self._memory.address, np.concatenate([front, self.before, back]))
 
     @property
     def address(self) -> int:
-        return self._memory.address + _GUARD
+        return self._memory.address + self._front
 
     def _all(self) -> Bytes:
-        return self.device.as_numpy(self._memory, np.uint8, (self.before.size + 2 * _GUARD,))
+        return self.device.as_numpy(self._memory, np.uint8, (self._front + self.before.size + _GUARD,))
 
     def read(self) -> Bytes:
-        return self._all()[_GUARD:-_GUARD].copy()
+        return self._all()[self._front : -_GUARD].copy()
 
     def check_guards(self, name: str) -> None:
         contents = self._all()
-        assert (contents[:_GUARD] == _GUARD_BYTE).all(), f"{name}: bytes before the buffer were written"
+        assert (contents[: self._front] == _GUARD_BYTE).all(), f"{name}: bytes before the buffer were written"
         assert (contents[-_GUARD:] == _GUARD_BYTE).all(), f"{name}: bytes behind the buffer were written"
 
 

@@ -224,3 +224,14 @@ def test_results_do_not_depend_on_what_the_buffers_held(solver: AnySolver, poiso
                 assert np.array_equal(out, run(device, solution, problem, arrays, poison=0.0)), problem.key()
             else:
                 assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok, problem.key()
+
+
+@pytest.mark.parametrize("solver", SOLVERS, ids=by_id)
+def test_operands_may_lie_at_odd_addresses(solver: AnySolver, device: Device) -> None:
+    """One element beyond the alignment that devices promise, as a slice of a user's array does."""
+    for problem in applicable(solver, device.target)[::3]:
+        arrays = make_arrays(problem, seed=4)
+        solution, size = solver.GetSolution(device.target, problem), problem.tensor(problem.output).dtype.itemsize
+        shift = max(size, *(problem.tensor(role).dtype.itemsize for role in problem.inputs))
+        out = run(device, solution, problem, arrays, shift=shift)
+        assert tolerance.judge(problem, arrays, out, problem.reference(arrays)).ok, problem.key()

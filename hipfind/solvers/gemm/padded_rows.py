@@ -8,6 +8,7 @@ a product.
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 from hipfind.invokers.steps import KernelStep, Operand
@@ -15,12 +16,12 @@ from hipfind.kernels.spec import KernelSpec
 from hipfind.problem.conv import ConvProblem
 from hipfind.solvers.gemm import rules
 from hipfind.solvers.geometry import is_point_output, sizes_of
+from hipfind.solvers.kernel_steps import BITS, VECTOR_BYTES
 from hipfind.solvers.reasons import APPLICABLE, Applicability, Reason, no
 from hipfind.target import Target
 
 _ALIGNMENT = 16
 _WORKSPACE_ALIGNMENT = 256
-_UNITS = ((8, "int64"), (4, "uint32"), (2, "uint16"))
 
 
 class Rows(NamedTuple):
@@ -58,12 +59,12 @@ def applies(target: Target, problem: ConvProblem, direction: str) -> Applicabili
 def row_copy(problem: ConvProblem, count: int, source: Operand, length: int, to: Operand, to_length: int) -> KernelStep:
     """Copy of ``count`` rows of ``length`` elements to rows of ``to_length``, the rest of a longer row 0."""
     size = problem.dtype.itemsize
-    unit, name = next(pair for pair in _UNITS if length * size % pair[0] == 0 and to_length * size % pair[0] == 0)
+    unit = math.gcd(length, to_length, VECTOR_BYTES // size)
     return KernelStep(
-        KernelSpec("copy_rows.hip", "copy_rows", (("ELEM", name),)),
+        KernelSpec("copy_rows.hip", "copy_rows", (("ELEM", BITS[size]), ("UNIT", str(unit)))),
         (source, to),
-        (length * size // unit, to_length * size // unit),
-        items=count * to_length * size // unit,
+        (length // unit, to_length // unit),
+        items=count * to_length // unit,
         flops=0,
         bytes=count * (min(length, to_length) + to_length) * size,
     )
