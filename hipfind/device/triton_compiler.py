@@ -149,7 +149,8 @@ class _Worker:
     def __init__(self) -> None:
         package = str(pathlib.Path(__file__).parents[2])
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([package, *filter(None, sys.path)])}
-        command = [sys.executable, "-m", "hipfind.device.triton_worker"]
+        # Triton's own warnings are nobody's here, and PYTHONWARNINGS=error would make failures of them.
+        command = [sys.executable, "-W", "ignore", "-m", "hipfind.device.triton_worker"]
         self._process = subprocess.Popen(
             command,
             env=environment,

@@ -23,6 +23,7 @@ def main() -> None:
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())  # the compiler prints when it is unhappy
     with tempfile.TemporaryDirectory(prefix="hipfind-triton-") as folder:
         os.environ["TRITON_CACHE_DIR"] = folder  # the kernel cache of hipfind keeps what is worth keeping
+        os.environ["TRITON_DEFAULT_FP_FUSION"] = "1"  # as up to Triton 3.9, whatever later ones begin with
         for line in sys.stdin:
             print(json.dumps(_answer(json.loads(line))), file=answers, flush=True)
 

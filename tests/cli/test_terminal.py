@@ -76,7 +76,7 @@ def test_conv_shows_progress_too(tmp_path: Path) -> None:
 def test_tune_shows_the_place_in_the_list(tmp_path: Path) -> None:
     listed = tmp_path / "list.txt"
     listed.write_text(f"conv {' '.join(SMALL)} -F 0\n")
-    shown = on_terminals(tmp_path, ("tune", str(listed)), 120)
+    shown = on_terminals(tmp_path, ("tune", "--device", "host", str(listed)), 120)
     progress = ANSI.sub("", shown["stderr"])
     assert "[1/3] tuning GemmFwdRest rank=0" in progress
     assert re.search(r"\[3/3, \d+ s left\] timing", progress)

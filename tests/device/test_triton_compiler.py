@@ -97,6 +97,14 @@ def test_it_needs_neither_a_gpu_nor_torch_and_loads_no_triton_here(tmp_path: pat
     }  # fmt: skip
 
 
+@needs_triton
+@pytest.mark.parametrize("arch", ["gfx90a", "sm_90"])
+def test_warnings_of_the_compilers_are_no_failures(arch: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONWARNINGS", "error")
+    monkeypatch.delenv("TRITON_DEFAULT_FP_FUSION", raising=False)
+    assert TritonCode.unpack(triton_compiler.compile_kernel(COPY, arch)).code
+
+
 def test_packed_code_comes_back_as_it_was() -> None:
     code = TritonCode("a_kernel", 256, 49152, bytes(range(256)) + b"\n\n{}")
     assert TritonCode.unpack(code.pack()) == code
