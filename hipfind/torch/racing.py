@@ -92,10 +92,17 @@ class Racer:
         return Timing(direction, times["torch"], times.get("hipfind"), solver, problem)
 
     def _find(self, call: AnyCall, direction: str, session: Session) -> str:
-        """Measure what the call's plan is going to be chosen from; the id of the solver that it will be."""
-        problem, _ = choose(call.maker(direction), call.layout, session)
-        find(problem, session, mode=self._find_mode, tune=self._tune)
-        problem, _ = choose(call.maker(direction), call.layout, session)
+        """Measure what the call's plan is going to be chosen from; the id of the solver that it will be.
+
+        Once one form of the problem (inputs as they lie, or packed first) is measured the other may look better.
+        """
+        measured: list[Problem] = []
+        while True:
+            problem, _ = choose(call.maker(direction), call.layout, session)
+            if problem in measured:
+                break
+            find(problem, session, mode=self._find_mode, tune=self._tune)
+            measured.append(problem)
         choices = immediate(problem, session)
         return choices[0].solver_id if choices else ""
 

@@ -17,7 +17,7 @@ import hipfind.torch as hft
 from hipfind import settings
 from hipfind.cli.main import main
 from hipfind.problem.problem_list import read_list
-from hipfind.torch import conv_operators, optimizer, upsample_operators, whole
+from hipfind.torch import conv_operators, optimizer, racing, upsample_operators, whole
 from hipfind.torch.modules import HipfindConv2d, swap
 from hipfind.torch.racing import Racer, Timing
 from hipfind.torch.recording import AnyCall, ConvCall, record
@@ -199,6 +199,25 @@ def test_a_real_measurement_names_solvers_and_times() -> None:
         for one in decision.timings:
             assert one.torch_ms > 0 and one.hipfind_ms is not None and one.hipfind_ms > 0 and one.solver_id
     assert {one.direction for one in report.decisions[0].timings} == {"fwd", "wrw"}  # nobody asks for the image's
+
+
+def test_both_forms_of_a_problem_are_measured_where_the_second_looks_better_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of an image with channels last and a filter without: as they lie, and once that is slow, packed first."""
+    found: list[tuple[str, ...]] = []
+
+    def choose(make: Any, *_: Any) -> tuple[Any, bool]:
+        return make(bool(found)), bool(found)
+
+    def find(problem: Any, *_: Any, **__: Any) -> None:
+        found.append(problem.layouts)
+
+    monkeypatch.setattr(racing, "choose", choose)
+    monkeypatch.setattr(racing, "find", find)
+    model = nn.Conv2d(3, 4, 3).requires_grad_(False)
+    hft.optimize(model, X.to(memory_format=torch.channels_last), seconds=0.001, whole_step=False)
+    assert found == [("NHWC", "NCHW", "NHWC"), ("NHWC", "NHWC", "NHWC")]
 
 
 def test_a_find_is_stored_for_later(tmp_path: Path) -> None:
