@@ -17,6 +17,9 @@ PARTS = (
     ("results", "wrw"),
     ("results", "not (fwd or bwd or wrw)"),
     ("infinities", "test"),
+    ("catalogue", "fwd"),
+    ("catalogue", "bwd"),
+    ("catalogue", "wrw"),
 )
 """Modules whose tests run inside a process with the interpreter, and expressions that select a part of them."""
 MISSING = [name for name in ("triton", "torch") if importlib.util.find_spec(name) is None]

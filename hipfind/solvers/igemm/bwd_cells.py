@@ -43,6 +43,7 @@ class ConvTritonCellsBwd(TritonSolver):
     __slots__ = ()
 
     solver_id = "ConvTritonCellsBwd"
+    version = 2
 
     def IsApplicable(self, target: Target, problem: ConvProblem) -> Applicability:
         answer = base.common(target, problem, "bwd") and _few_channels(problem)
@@ -52,7 +53,7 @@ class ConvTritonCellsBwd(TritonSolver):
     def product(self, target: Target, problem: ConvProblem) -> Product:
         form = _form_of(problem)
         m, k = problem.n * math.prod(form.grid), math.prod(form.outputs) * form.dy.c
-        return Product(m, form.columns, k, 1, problem.dtype.itemsize, deepest=form.dy.c)
+        return Product(m, form.columns, k, 1, problem.dtype.itemsize, deepest=form.dy.c, widest=form.columns)
 
     def prepared_bytes(self, target: Target, problem: ConvProblem) -> int:
         return _flags_at(problem, _form_of(problem)) + flag_bytes(self.product(target, problem))

@@ -81,8 +81,8 @@ class TileConfig:
 class Product(NamedTuple):
     """The matrix product behind a solution: its sizes and how many there are.
 
-    ``itemsize``: bytes of an element; ``parts``: most parts of the sum; ``deepest``: what a tile of the sum must
-    divide (0: anything).
+    ``itemsize``: bytes of an element; ``parts``: most parts of the sum; ``deepest`` and ``widest``: what a tile of the
+    sum, and of the columns, must divide (0: anything).
     """
 
     m: int
@@ -92,6 +92,7 @@ class Product(NamedTuple):
     itemsize: int
     parts: int = 1
     deepest: int = 0
+    widest: int = 0
 
 
 def check(target: Target, product: Product, config: TileConfig) -> Applicability:
@@ -107,6 +108,8 @@ def check(target: Target, product: Product, config: TileConfig) -> Applicability
         return no(Reason.CONFIG, f"split {config.split}, at most {product.parts} parts here")
     if product.deepest and product.deepest % config.k:
         return no(Reason.CONFIG, f"k {config.k} does not divide {product.deepest}")
+    if product.widest and product.widest % config.n:
+        return no(Reason.CONFIG, f"n {config.n} does not divide {product.widest}")
     shared = shared_bytes(target, product, config)
     if shared > target.lds_bytes - _RESERVED_LDS:
         return no(Reason.CONFIG, f"{shared} bytes of shared memory, {target.lds_bytes} here")

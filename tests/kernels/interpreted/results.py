@@ -42,6 +42,8 @@ LONG_ROW = {"x": (2, 64, 6, 3), "w": (8, 64, 6, 3)}
 LONG_WINDOW = {"x": (1, 128, 3, 4), "w": (16, 128, 3, 3), "pad": 1}
 MANY_FILTERS = {"x": (1, 8, 4, 4), "w": (1040, 8, 2, 2), "stride": 2}
 MANY_FILTERS_AT_WINDOWS = {"x": (1, 16, 4, 3), "w": (272, 16, 3, 3), "pad": 1, "stride": 2}
+NARROW = {"x": (2, 4, 7, 6), "w": (6, 4, 1, 1), "pad": 1}
+"""Cells of one pixel: columns for the narrowest tile alone."""
 MANY_PIXELS = {"x": (2, 8, 24, 28), "w": (8, 8, 3, 3), "pad": 1}
 MANY_PATCHES = {"x": (2, 4, 46, 50), "w": (8, 4, 2, 2), "stride": 2}
 KINDS: dict[str, tuple[dict[str, Any], ...]] = {
@@ -50,7 +52,7 @@ KINDS: dict[str, tuple[dict[str, Any], ...]] = {
     "ConvTritonContractWrw": (PATCHES, CUBES, POINTWISE, MANY_PATCHES),
     "ConvTritonRunsFwd": (STEM, {"x": (2, 4, 6, 7), "w": (150, 4, 2, 2), "dilation": (2, 1), "pad": 1}),
     "ConvTritonIgemmFwd": (PLAIN, STRIDED, MERGED, DEEP, ENDS, LONG_WINDOW),
-    "ConvTritonCellsBwd": (STEM, {"x": (2, 8, 5, 4), "w": (20, 8, 3, 3), "pad": 1, "stride": 2}),
+    "ConvTritonCellsBwd": (STEM, {"x": (2, 8, 5, 4), "w": (20, 8, 3, 3), "pad": 1, "stride": 2}, NARROW),
     "ConvTritonIgemmBwdV4R1": (PLAIN, STRIDED, MERGED, DEEP, ENDS, MANY_FILTERS_AT_WINDOWS),
     "ConvTritonIgemmBwdV4R1Dynamic": (
         {"x": (2, 16, 5, 6), "w": (32, 16, 3, 3), "pad": 1, "stride": 2},
