@@ -42,8 +42,7 @@ def im2col_last_step(
     sizes = sizes_of(problem)
     row = sizes.c * sizes.taps
     unit = 1 if target.is_host else VECTOR_BYTES // sizes.itemsize
-    segment = row if target.is_host else unit
-    segments = -(-row // segment)
+    segment, segments = segments_of(target, row, unit)
     return KernelStep(
         KernelSpec("im2col_last.hip", "im2col_last", (("ELEM", BITS[sizes.itemsize]), ("UNIT", str(unit)))),
         (source, columns),
@@ -157,9 +156,9 @@ def cast_step(dtype: DType, sums: Operand, to: Operand, elements: int) -> Kernel
     )
 
 
-def segments_of(target: Target, length: int) -> tuple[int, int]:
-    """Elements that one work item takes of a line, and items a line: host threads take lines, GPU threads elements."""
-    return (length, 1) if target.is_host else (1, length)
+def segments_of(target: Target, length: int, unit: int = 1) -> tuple[int, int]:
+    """Elements that a work item takes of a line, and items a line: host threads take lines, GPU threads ``unit``."""
+    return (length, 1) if target.is_host else (unit, -(-length // unit))
 
 
 def _window(problem: ConvProblem) -> tuple[int, ...]:

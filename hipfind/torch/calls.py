@@ -130,6 +130,11 @@ def make_call(make_problem: MakeProblem, inputs: Sequence[torch.Tensor], layout:
     return Call(make_plan(problem, session), session, device, FORMATS[layout] if is_packed else None, strides)
 
 
+def session_on(device: torch.device) -> Session:
+    """The session of torch's device."""
+    return session_for(device_of(torch.empty(0, device=device)))
+
+
 def choose(make_problem: MakeProblem, layout: str, session: Session) -> tuple[Problem, bool]:
     """The problem to solve, and whether inputs are copied for it into ``layout``.
 

@@ -9,10 +9,8 @@ from typing import Any
 
 import torch
 
-from hipfind.device.arrays import device_of
-from hipfind.find.session import session_for
 from hipfind.problem.base import Problem
-from hipfind.torch.calls import choose
+from hipfind.torch.calls import choose, session_on
 from hipfind.torch.recording import record
 
 
@@ -47,7 +45,7 @@ def capture(model: torch.nn.Module, example_input: Any) -> Captured:
     found: dict[str, tuple[Problem, dict[str, None]]] = {}
     for name, calls in record(model, example_input).calls.items():
         for call in calls:
-            session = session_for(device_of(torch.empty(0, device=call.x.device)))
+            session = session_on(call.x.device)
             for direction in call.directions:
                 problem, _ = choose(call.maker(direction), call.layout, session)
                 _, names = found.setdefault(problem.canonical().key(), (problem, {}))

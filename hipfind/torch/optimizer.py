@@ -53,13 +53,12 @@ def optimize(
     named = {name: module for name, module in model.named_modules() if is_of_interest(module)}
     recorded = Recorded() if example_input is None else record(model, example_input)
     racer = Racer(seconds, find_mode, tune)
-    able = [name for name, module in named.items() if not why_not(module)]
-    racer.compile_ahead(call for name in able for call in recorded.calls.get(name, {}))
+    refused = {name: why_not(module) for name, module in named.items()}
+    racer.compile_ahead(call for name, reason in refused.items() if not reason for call in recorded.calls.get(name, {}))
     decisions = []
     for name, module in named.items():
-        reason = why_not(module)
-        if reason:
-            decision = Decision(name, type(module).__name__, reason)
+        if refused[name]:
+            decision = Decision(name, type(module).__name__, refused[name])
         elif example_input is None:
             decision = _predicted(name, module)
         else:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import math
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.nn import functional as F
 
-from hipfind.device.arrays import device_of
 from hipfind.errors import HipfindError
 from hipfind.find.engine import find
 from hipfind.find.immediate import immediate
 from hipfind.find.modes import FindMode
-from hipfind.find.session import Session, session_for
+from hipfind.find.session import Session
 from hipfind.find.tuning import compile_defaults
 from hipfind.problem.base import Problem
 from hipfind.torch import conv_operators, upsample_operators
-from hipfind.torch.calls import choose
+from hipfind.torch.calls import choose, session_on
 from hipfind.torch.recording import AnyCall, ConvCall, UpsampleCall
 from hipfind.torch.window import decode
 
@@ -64,7 +64,7 @@ class Racer:
             return
         by_session: dict[Session, list[Problem]] = {}
         for call in dict.fromkeys(calls):
-            session = session_for(device_of(torch.empty(0, device=call.x.device)))
+            session = session_on(call.x.device)
             makers = [(call.maker(direction), call.layout) for direction in call.directions]
             with contextlib.suppress(HipfindError):  # which the call's own Find will say
                 by_session.setdefault(session, []).extend(choose(*one, session)[0] for one in makers)
@@ -79,7 +79,7 @@ class Racer:
         return known
 
     def _direction(self, call: AnyCall, direction: str) -> Timing:
-        session = session_for(device_of(torch.empty(0, device=call.x.device)))
+        session = session_on(call.x.device)
         runs, problem, solver = {"torch": torch_run(call, direction)}, "", ""
         try:
             solver = self._find(call, direction, session)
@@ -107,22 +107,11 @@ class Racer:
         return choices[0].solver_id if choices else ""
 
     def race(self, runs: dict[str, Run], device: torch.device, cache_bytes: int) -> dict[str, float]:
-        """Time of each in ms, over rounds in which each runs once, begun by another one each time.
-
-        The lower quartile: whatever else a machine does makes runs longer, never shorter.
-        """
-        samples: dict[str, list[float]] = {name: [] for name in runs}
-        names = list(runs)
+        """Time of each in ms, with empty caches; see ``interleaved``."""
         for run in runs.values():
             run()
-        end = time.monotonic() + self._seconds
-        for round_index in range(_MAX_ROUNDS):
-            if round_index >= _MIN_ROUNDS and time.monotonic() > end:
-                break
-            first = round_index % len(names)
-            for name in names[first:] + names[:first]:
-                samples[name].append(self._once(runs[name], device, cache_bytes))
-        return {name: statistics.quantiles(one, n=4, method="inclusive")[0] for name, one in samples.items()}
+        samplers = {name: functools.partial(self._once, run, device, cache_bytes) for name, run in runs.items()}
+        return interleaved(samplers, self._seconds)
 
     def _once(self, run: Run, device: torch.device, cache_bytes: int) -> float:
         if device.type == "cpu":
@@ -140,6 +129,23 @@ class Racer:
             end.record()
             end.synchronize()
             return float(begin.elapsed_time(end))
+
+
+def interleaved(samplers: Mapping[str, Callable[[], float]], seconds: float) -> dict[str, float]:
+    """Time of each in ms, over rounds in which each is sampled once, begun by another one each time.
+
+    The lower quartile: whatever else a machine does makes runs longer, never shorter.
+    """
+    samples: dict[str, list[float]] = {name: [] for name in samplers}
+    names = list(samplers)
+    end = time.monotonic() + seconds
+    for round_index in range(_MAX_ROUNDS):
+        if round_index >= _MIN_ROUNDS and time.monotonic() > end:
+            break
+        first = round_index % len(names)
+        for name in names[first:] + names[:first]:
+            samples[name].append(samplers[name]())
+    return {name: statistics.quantiles(one, n=4, method="inclusive")[0] for name, one in samples.items()}
 
 
 def hipfind_run(call: AnyCall, direction: str) -> Run:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import statistics
+import functools
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,10 +17,9 @@ import torch
 from torch.utils import _pytree
 
 from hipfind.torch.modules import swap, swap_back
+from hipfind.torch.racing import interleaved
 from hipfind.torch.recording import run, unchanged
 
-_WARM_UPS = 2
-_MIN_ROUNDS, _MAX_ROUNDS = 3, 25
 _NOISE = 1.02
 """Steps that take so many times another's time are as fast, as far as the clock can tell."""
 
@@ -47,25 +46,21 @@ class StepTimes:
 def race(model: torch.nn.Module, example_input: Any, swapped: Swapped, seconds: float) -> StepTimes:
     """Time the model's step both ways, ``seconds`` in all; the modules are hipfind's before and afterwards.
 
-    Gradients are made and dropped: ``.grad`` stays as it is, and so do buffers and torch's random numbers. The lower
-    quartile of each, as in every race here. Raises RuntimeError where torch cannot run the step.
+    Gradients are made and dropped: ``.grad`` stays as it is, and so do buffers and torch's random numbers. Raises
+    RuntimeError where torch cannot run the step.
     """
     devices = {one.device for one in model.parameters() if one.device.type == "cuda"}
-    samples: dict[bool, list[float]] = {True: [], False: []}
+    ways: dict[str, Swapped] = {"hipfind": (), "torch": swapped}  # and which modules are torch's meanwhile
+
+    def sample(name: str) -> float:
+        with _torchs(ways[name]):
+            return _timed(model, example_input, devices)
+
     with unchanged(model):
-        for by_torch in (True, False):
-            with _torchs(swapped if by_torch else ()):
-                for _ in range(_WARM_UPS):
-                    _step(model, example_input)
-        end = time.monotonic() + seconds
-        for round_index in range(_MAX_ROUNDS):
-            if round_index >= _MIN_ROUNDS and time.monotonic() > end:
-                break
-            for by_torch in (True, False) if round_index % 2 else (False, True):
-                with _torchs(swapped if by_torch else ()):
-                    samples[by_torch].append(_timed(model, example_input, devices))
-    torch_ms, hipfind_ms = (statistics.quantiles(samples[one], n=4, method="inclusive")[0] for one in (True, False))
-    return StepTimes(torch_ms, hipfind_ms)
+        for name in (*ways, *ways):  # warm-ups
+            sample(name)
+        times = interleaved({name: functools.partial(sample, name) for name in ways}, seconds)
+    return StepTimes(times["torch"], times["hipfind"])
 
 
 @contextlib.contextmanager

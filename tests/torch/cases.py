@@ -83,10 +83,15 @@ def outputs(case: Case, function: Callable[..., torch.Tensor], tensors: list[tor
     return [y.detach(), *torch.autograd.grad(y, tensors, dy)]
 
 
-def check(made: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, roundings: int = 1) -> None:
-    """``made`` is right to ``dtype`` beside a float64 result; ``roundings``: how often it was rounded to ``dtype``."""
+def check(
+    made: torch.Tensor, expected: torch.Tensor, dtype: torch.dtype, roundings: int = 1, longest: int = LONGEST
+) -> None:
+    """``made`` is right to ``dtype`` beside a float64 result.
+
+    ``roundings``: how often it was rounded to ``dtype``; ``longest``: no fewer products than an element sums.
+    """
     kind = DType.parse(dtype)
-    most = limit(kind, LONGEST) + (roundings - 1) * kind.epsilon / 2
+    most = limit(kind, longest) + (roundings - 1) * kind.epsilon / 2
     assert made.dtype is dtype
     error = relative_error(made.double().cpu().numpy(), expected.double().cpu().numpy())
     assert error <= most, f"error {error:.3g}, limit {most:.3g}"

@@ -9,6 +9,13 @@ from typing import Any
 import torch
 from torch import nn
 
+X = torch.ones(2, 3, 6, 6)
+"""What ``small`` takes."""
+
+
+def small() -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Conv2d(4, 4, 3, padding=1))
+
 
 class UNet(nn.Module):
     """Two levels down and up again, by bilinear upsampling and skip connections."""
